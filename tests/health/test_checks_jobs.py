@@ -95,6 +95,20 @@ def test_a_healthy_job_says_when_it_was_last_up_to_date(minutes: int, told: str)
     assert processing_offset(ORDERS, JobFacts(record, (DONE,)), NOON).message == told
 
 
+@pytest.mark.parametrize(
+    ("rows", "told"),
+    [(0, "up to date, and last looked just now"), (1, "1 row above its mark; it last looked just now")],
+)
+def test_the_lag_of_a_mark_is_its_distance_to_the_source(rows: int, told: str) -> None:
+    """In rows, where the source was asked; a mark that nobody moved may still be at the end."""
+    store = MemoryMarkStore()
+    with hold(store, "orders") as held:
+        store.commit(replace(RECORD, number=1, modified_time=NOON), expected=0, lease=held.lease, receipt=DONE)
+    report = examine(Watch(jobs=(ORDERS,)), store, NOON, rows_behind={"orders": rows})
+    [found] = [finding for finding in report.findings if finding.check == "processing_offsets"]
+    assert (found.message, found.facts["rows_behind"]) == (told, rows)
+
+
 def test_a_mill_of_the_same_store_is_watched() -> None:
     """Known by what it remembers of its streams; who starts it is told, since `floodmark run` may not."""
     store = MemoryMarkStore()

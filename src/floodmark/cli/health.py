@@ -81,14 +81,14 @@ def examine_some(invocation: Invocation, select: Sequence[str], exclude: Sequenc
     return examine_project(narrow, invocation.site(), invocation.store(), datetime.now(timezone.utc))[0]
 
 
-def examine_and_alert(invocation: Invocation, *, quiet: bool = False) -> Report:
+def examine_and_alert(invocation: Invocation, *, quiet: bool = False, asks_sources: bool = True) -> Report:
     """Look at everything; unless it is to be quiet, send alerts of what is new and remember it."""
     from floodmark.health.alerts import HealthMemory, judge, remember, send, summary
     from floodmark.health.checks import row_counts
     from floodmark.project.health import examine_project, subscriptions_of
 
     project, site, store = invocation.loaded_project(), invocation.site(), invocation.store()
-    report, before = examine_project(project, site, store, datetime.now(timezone.utc))
+    report, before = examine_project(project, site, store, datetime.now(timezone.utc), asks_sources=asks_sources)
     if not quiet:
         alerts, known = judge(report, before.alerts)
         send([*alerts, summary(report)], subscriptions_of(project, site))
@@ -125,7 +125,7 @@ class AlertBeat:
             return
         self._last = self.clock()
         try:
-            examine_and_alert(self.invocation)
+            examine_and_alert(self.invocation, asks_sources=False)  # the run has just asked them
         except FloodmarkError as error:
             log.warning("alerts could not be judged", reason=error.message)
 

@@ -1,18 +1,20 @@
-"""One examination: look at every table and job once, and let each of the five checks judge what was seen."""
+"""One examination: look at every table and job once, and let each of the five checks judge what was seen.
+
+What a look at a table sees, and what is said of it, is in `tables`.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field, replace
-from datetime import datetime, timedelta, timezone
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
 from statistics import median
 from typing import TYPE_CHECKING
 
-from floodmark.errors import SinkBehind, SourceUnreadable
-from floodmark.health.report import HOUR, Check, Finding, JobWatch, Report, SinkUnseen, Status, TableWatch
+from floodmark.errors import SinkBehind
+from floodmark.health.report import HOUR, Finding, JobWatch, Report, SinkUnseen, Status, TableWatch
+from floodmark.health.tables import TableFacts, TableLooks, freshness, rows_text, table_count
 from floodmark.hwm import Json
-from floodmark.probes.delta import DeltaProbe
 from floodmark.stores.record import VIEWS, JobRecord, Receipt
 
 if TYPE_CHECKING:
@@ -20,7 +22,6 @@ if TYPE_CHECKING:
     from floodmark.stores.contract import MarkStore
 
 
-AT_ONCE = 8
 OPEN_TOO_LONG = timedelta(hours=1)
 ERROR_SHOWN = 300
 MOMENT = "%Y-%m-%d %H:%M UTC"
@@ -31,8 +32,6 @@ NOTICEABLE_SECONDS = 1.0
 RUNS_READ = RUNS_COMPARED + 2
 """Enough, unless failed runs stand between those that are compared."""
 RUNS_READ_AT_MOST = 5 * RUNS_COMPARED
-COMMITS_READ = 50
-"""Maintenance rarely fills that many commits in a row; where it does, the oldest of them gives the age."""
 
 
 def examine(
@@ -41,17 +40,19 @@ def examine(
     now: datetime,
     counts_before: Mapping[str, int] | None = None,
     sinks_behind: Mapping[str, Sequence[SinkBehind | SinkUnseen]] | None = None,
+    rows_behind: Mapping[str, int] | None = None,
     tables: TableLooks | None = None,
 ) -> Report:
     """The report of this moment. Raises StoreUnreachable: marks that could not be read are not healthy marks.
 
-    `sinks_behind` says of jobs whose sinks were asked which of them lost batches, or gave no answer. Who examines
-    again and again keeps `tables`.
+    `sinks_behind` says of jobs whose sinks were asked which of them lost batches, or gave no answer; `rows_behind`, of
+    those whose sources were asked, how many rows lie above the mark. Who examines again and again keeps `tables`.
     """
     looks = list(zip(watch.tables, (tables or TableLooks()).look_at_all(watch.tables), strict=True))
     findings = [finding for table, facts in looks for finding in _of_table(table, facts, now, counts_before or {})]
     for job in [*watch.jobs, *_streams(watch, store)]:
-        findings += _of_job(job, facts_of(job.name, store), now)
+        facts = replace(facts_of(job.name, store), rows_behind=(rows_behind or {}).get(job.name))
+        findings += _of_job(job, facts, now)
         findings += [_of_sink(sink) for sink in (sinks_behind or {}).get(job.name, ())]
     pace = performance(JobWatch(VIEWS, watch.limits), facts_of(VIEWS, store))
     return Report(now, (*findings, *([pace] if pace else [])))
@@ -98,143 +99,14 @@ def _of_job(job: JobWatch, facts: JobFacts, now: datetime) -> list[Finding]:
 
 
 @dataclass(frozen=True)
-class TableFacts:
-    """One look. `error`: it could not be looked at, which is not the same as empty; `exists` False: no such table."""
-
-    name: str
-    exists: bool = True
-    last_change: datetime | None = None
-    rows: int | None = None
-    files: int = 0
-    bytes: int = 0
-    error: str | None = None
-
-
-@dataclass
-class TableLooks:
-    """Looks at tables, also again and again: one whose log has not grown since the last look is not read anew."""
-
-    _probes: dict[str, DeltaProbe] = field(default_factory=dict)
-    _facts: dict[str, tuple[str, int, TableFacts]] = field(default_factory=dict)
-
-    def look_at_all(self, tables: Sequence[TableWatch]) -> list[TableFacts]:
-        """Side by side, since a store elsewhere lets one wait."""
-        with ThreadPoolExecutor(AT_ONCE) as looking:
-            return list(looking.map(self.look_at, tables))
-
-    def look_at(self, table: TableWatch) -> TableFacts:
-        """Read the table's log; whatever goes wrong is a fact too."""
-        try:
-            probe = self._refreshed(table.where)
-            return self._facts_of(table, probe) if probe else TableFacts(table.name, exists=False)
-        except SourceUnreadable as error:
-            return TableFacts(table.name, error=error.reason)
-
-    def columns(self, where: str) -> list[str] | None:
-        """As the log has them; None if it cannot be read, or is none."""
-        try:
-            probe = self._refreshed(where)
-            return list(probe.columns()) if probe else None
-        except SourceUnreadable:
-            return None
-
-    def _refreshed(self, where: str) -> DeltaProbe | None:
-        probe = self._probes.setdefault(where, DeltaProbe(where))
-        return probe if probe.refresh() else None
-
-    def _facts_of(self, table: TableWatch, probe: DeltaProbe) -> TableFacts:
-        identity, version = probe.table_id(), probe.latest()
-        known = self._facts.get(table.where)
-        if known is not None and known[:2] == (identity, version):
-            return replace(known[2], name=table.name)
-        files, size = probe.files_and_bytes()
-        facts = TableFacts(table.name, True, last_change(probe), probe.rows(), files, size)
-        self._facts[table.where] = (identity, version, facts)
-        return facts
-
-
-def look_at(table: TableWatch) -> TableFacts:
-    """One look at one table."""
-    return TableLooks().look_at(table)
-
-
-def last_change(probe: DeltaProbe) -> datetime | None:
-    """When rows last came or went: compaction does not make a table fresh."""
-    latest = probe.latest()
-    newest_first = reversed(probe.commits(max(-1, latest - COMMITS_READ), latest))
-    commits = list(newest_first)
-    found = next((commit for commit in commits if commit.changes_rows), commits[-1] if commits else None)
-    return datetime.fromtimestamp(found.timestamp_ms / 1000, timezone.utc) if found else None
-
-
-def freshness(table: TableWatch, facts: TableFacts, now: datetime) -> Finding:
-    """FRESH below the limit, STALE below twice the limit, VERY_STALE above."""
-    if facts.error:
-        return _unseen("data_freshness", table, facts, {"freshness": None}, "stale")
-    if not facts.exists or facts.last_change is None:
-        why = "there is no such table"
-        return Finding("data_freshness", table.name, "CRITICAL", why, {"freshness": None}, "stale", _advice(table))
-    age = max(0.0, (now - facts.last_change).total_seconds())
-    word, status = _grade(age, table.limits.freshness_seconds)
-    details: dict[str, Json] = {
-        "freshness": word,
-        "age_hours": round(age / HOUR, 2),
-        "last_change": facts.last_change.isoformat(),
-    }
-    message = f"{word}: rows last changed {age / HOUR:.1f} h ago"
-    return Finding("data_freshness", table.name, status, message, details, "stale", _advice(table))
-
-
-def _unseen(check: Check, table: TableWatch, facts: TableFacts, details: dict[str, Json], kind: str) -> Finding:
-    advice = f"{table.name}: see that its log can be read from here"
-    return Finding(check, table.name, "UNKNOWN", f"could not look: {facts.error}", details, kind, advice)
-
-
-def _grade(age: float, limit: float) -> tuple[str, Status]:
-    if age < limit:
-        return "FRESH", "HEALTHY"
-    return ("STALE", "WARNING") if age < 2 * limit else ("VERY_STALE", "CRITICAL")
-
-
-def _advice(table: TableWatch) -> str:
-    return f"{table.name}: run the job that fills it, and look at `floodmark runs` for why it did not"
-
-
-def table_count(table: TableWatch, facts: TableFacts, before: int | None) -> Finding:
-    """Against zero, the minimum, and the count of the last examination."""
-    details: dict[str, Json] = {"rows": facts.rows, "rows_before": before, "files": facts.files, "bytes": facts.bytes}
-    if facts.error:
-        return _unseen("record_counts", table, facts, details, "count")
-    advice = f"{table.name}: compare it with its source; `floodmark runs` shows what was written"
-
-    def finding(status: str, message: str) -> Finding:
-        return Finding("record_counts", table.name, status, message, details, "count", advice)  # type: ignore[arg-type]
-
-    if not facts.exists:
-        return finding("CRITICAL", "there is no such table")
-    if facts.rows is None:
-        return finding("UNKNOWN", "its files do not tell how many rows they hold")
-    if facts.rows == 0:
-        return finding("CRITICAL" if table.limits.min_rows else "HEALTHY", "it is empty")
-    if facts.rows < table.limits.min_rows:
-        return finding("WARNING", f"{_rows_text(facts.rows)}, at least {table.limits.min_rows} expected")
-    change = abs(facts.rows - before) / before if before else 0.0
-    if change > table.limits.count_change:
-        return finding("WARNING", f"{facts.rows} rows, {before} at the last look: changed by {change:.0%}")
-    return finding("HEALTHY", _rows_text(facts.rows))
-
-
-def _rows_text(rows: int) -> str:
-    return "1 row" if rows == 1 else f"{rows} rows"
-
-
-@dataclass(frozen=True)
 class JobFacts:
     """What the store says of a job; `runs` are newest first."""
 
     record: JobRecord | None = None
     runs: tuple[Receipt, ...] = ()
     last_look: datetime | None = None
+    rows_behind: int | None = None
+    """What its source has above its mark, where it was asked and can tell."""
 
     def last_of(self, status: str) -> Receipt | None:
         return next((run for run in self.runs if run.status == status), None)
@@ -293,7 +165,18 @@ def _open_or_held(job: JobWatch, facts: JobFacts, now: datetime, details: dict[s
     if held:
         message = f"{held} rows are held back: {'; '.join(facts.runs[0].notes)}"
         return Finding("processing_offsets", job.name, "HEALTHY", message, details, "stuck")
-    return Finding("processing_offsets", job.name, "HEALTHY", f"up to date {_ago(facts, now)}", details, "lag")
+    return Finding("processing_offsets", job.name, "HEALTHY", _distance(facts, now), details, "lag")
+
+
+def _distance(facts: JobFacts, now: datetime) -> str:
+    """How far the mark is from the end of the source: in rows where it was asked, else since it last was there."""
+    if facts.rows_behind:
+        return f"{rows_text(facts.rows_behind)} above its mark; it last looked {_ago(facts, now)}"
+    return (
+        f"up to date, and last looked {_ago(facts, now)}"
+        if facts.rows_behind == 0
+        else f"up to date {_ago(facts, now)}"
+    )
 
 
 def _ago(facts: JobFacts, now: datetime) -> str:
@@ -328,6 +211,7 @@ def _details(facts: JobFacts, now: datetime) -> dict[str, Json]:
         "number": record.number if record else 0,
         "lag_hours": round((now - sign).total_seconds() / HOUR, 2) if sign else None,
         "last_run": facts.runs[0].status if facts.runs else None,
+        **({} if facts.rows_behind is None else {"rows_behind": facts.rows_behind}),
     }
 
 

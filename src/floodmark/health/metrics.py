@@ -15,8 +15,9 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, gene
 from prometheus_client.core import GaugeMetricFamily
 from prometheus_client.registry import Collector
 
-from floodmark.health.checks import JobFacts, look_at
+from floodmark.health.checks import JobFacts
 from floodmark.health.report import HOUR
+from floodmark.health.tables import look_at
 from floodmark.stores.record import UPKEEP
 
 if TYPE_CHECKING:

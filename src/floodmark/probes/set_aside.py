@@ -7,17 +7,23 @@ whatever columns they have; who writes them is the step, and for a stream the he
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass, replace
-from datetime import datetime
-from typing import Any, Literal
+from datetime import datetime, timedelta, timezone
+from typing import TYPE_CHECKING, Any, Literal
 
 from floodmark.errors import SourceUnreadable
 from floodmark.hwm import Json
 from floodmark.locations import native_uri
 from floodmark.object_stores import delta_options
+from floodmark.probes.delta import as_arrow
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 Kind = Literal["dead_letter", "quarantine"]
+
+EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
 
 
 @dataclass(frozen=True)
@@ -79,20 +85,31 @@ def rows_set_aside(path: str, job: str, kind: Kind | None = None) -> list[SetAsi
     Of one kind, or of both: dead letters and quarantine may share a table. Nothing, if there is no table. Raises
     SourceUnreadable.
     """
-    import pyarrow as pa
     from deltalake import DeltaTable, QueryBuilder
     from deltalake.exceptions import DeltaError, TableNotFoundError
 
     try:
         table = DeltaTable(native_uri(path), storage_options=delta_options(path))
         # Not to_pyarrow_table: the threads of pyarrow call back into Python, and may abort the process as it ends.
-        stored = pa.table(QueryBuilder().register("put_aside", table).execute("SELECT * FROM put_aside").read_all())
+        stored = as_arrow(QueryBuilder().register("put_aside", table).execute("SELECT * FROM put_aside").read_all())
     except TableNotFoundError:
         return []
     except (DeltaError, OSError) as error:
         raise SourceUnreadable(f"delta table {path}", reason=str(error).splitlines()[0]) from error
-    rows = (SetAsideRow.of(row) for row in stored.to_pylist() if row["job"] == job)
+    rows = (SetAsideRow.of(row) for row in _dicts(stored) if row["job"] == job)
     return latest_states(row for row in rows if kind in (None, row.kind))
+
+
+def _dicts(stored: pa.Table) -> Iterator[dict[str, Any]]:
+    """The rows; moments are made here, since pyarrow would load pandas for them, which takes longer than the rest."""
+    import pyarrow as pa
+
+    moments = [field.name for field in stored.schema if pa.types.is_timestamp(field.type)]
+    for name in moments:
+        place, whole = stored.schema.get_field_index(name), stored.column(name).cast(pa.timestamp("us", "UTC"))
+        stored = stored.set_column(place, name, whole.cast(pa.int64()))
+    for row in stored.to_pylist():
+        yield row | {name: None if row[name] is None else EPOCH + timedelta(microseconds=row[name]) for name in moments}
 
 
 def latest_states(rows: Iterable[SetAsideRow]) -> list[SetAsideRow]:

@@ -17,8 +17,8 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from floodmark.health.alerts import Channel, HealthMemory
-    from floodmark.health.checks import TableLooks
     from floodmark.health.report import Report
+    from floodmark.health.tables import TableLooks
     from floodmark.project.kinds import DeltaSink, Site
     from floodmark.project.kinds.monitoring import Alerts, TableHealth
     from floodmark.project.models import JobModel, Project
@@ -43,13 +43,20 @@ def watch_of(project: Project, site: Site) -> Watch:
 
 
 def examine_project(
-    project: Project, site: Site, store: MarkStore, now: datetime, tables: TableLooks | None = None
+    project: Project,
+    site: Site,
+    store: MarkStore,
+    now: datetime,
+    tables: TableLooks | None = None,
+    *,
+    asks_sources: bool = True,
 ) -> tuple[Report, HealthMemory]:
-    """Look at everything once, the sinks too, and what the last examination left. Raises StoreUnreachable."""
-    from floodmark.project.check import sinks_behind
+    """Look at everything once, sinks and sources too, and what the last examination left. Raises StoreUnreachable."""
+    from floodmark.project.check import rows_behind, sinks_behind
 
-    memory, behind = recall(store), sinks_behind(project.jobs, site, store)
-    return examine(watch_of(project, site), store, now, memory.counts, behind, tables), memory
+    memory, lost = recall(store), sinks_behind(project.jobs, site, store)
+    behind = rows_behind(project.jobs, site, store) if asks_sources else {}
+    return examine(watch_of(project, site), store, now, memory.counts, lost, behind, tables), memory
 
 
 def subscriptions_of(project: Project, site: Site) -> list[Subscription]:

@@ -10,8 +10,9 @@ from hashlib import sha256
 from typing import TYPE_CHECKING
 
 from floodmark.errors import ConfigError, SourceUnreadable
-from floodmark.health.checks import TableLooks, is_a_program
+from floodmark.health.checks import is_a_program
 from floodmark.health.report import SEVERITY, worst
+from floodmark.health.tables import TableLooks
 from floodmark.hwm.mark import short_mark
 from floodmark.jobs.workflow.memory import WorkflowState, last_run_in
 from floodmark.lineage import Lineage, lineage_of

@@ -105,9 +105,7 @@ class DeltaProbe:
 
     def files(self) -> pa.Table:
         """A row for each file: `size_bytes`, `num_records`, and the lowest and highest value of columns (`min.id`)."""
-        import pyarrow as pa
-
-        return pa.table(self._handle().get_add_actions(flatten=True))
+        return as_arrow(self._handle().get_add_actions(flatten=True))
 
     def scan(self, predicate: str) -> pa.Table:
         """The rows for which the SQL holds, and perhaps more; the log says in which files they may be."""
@@ -130,6 +128,20 @@ class DeltaProbe:
         """The table's rows by its files' own counts; None where a file has none, an upper bound where rows were
         deleted in place."""
         counts = self.files().column("num_records").to_pylist()
+        return None if None in counts else sum(counts)
+
+    def rows_at(self, version: int) -> int | None:
+        """The rows of an earlier version; None where its log or its files' counts no longer tell."""
+        from deltalake import DeltaTable
+        from deltalake.exceptions import DeltaError
+
+        if version < 0:
+            return 0
+        try:
+            table = DeltaTable(self.where, version=version, storage_options=delta_options(self.where))
+            counts = as_arrow(table.get_add_actions(flatten=True)).column("num_records").to_pylist()
+        except (DeltaError, OSError, KeyError):
+            return None
         return None if None in counts else sum(counts)
 
     def files_and_bytes(self) -> tuple[int, int]:
@@ -270,7 +282,6 @@ class TableState:
 
 def state_at(where: str, version: int) -> TableState | None:
     """The table at a version; None if its log no longer reaches back to it."""
-    import pyarrow as pa
     from deltalake import DeltaTable
     from deltalake.exceptions import DeltaError
 
@@ -278,11 +289,18 @@ def state_at(where: str, version: int) -> TableState | None:
         return TableState()  # before its first version
     try:
         table = DeltaTable(native_uri(where), version=version, storage_options=delta_options(where))
-        files = pa.table(table.get_add_actions(flatten=True))
+        files = as_arrow(table.get_add_actions(flatten=True))
     except (DeltaError, OSError):
         return None
     sizes = zip(files.column("path").to_pylist(), files.column("size_bytes").to_pylist(), strict=True)
     return TableState(column_types(table), dict(sizes))
+
+
+def as_arrow(found: object) -> pa.Table:
+    """What deltalake gives, as pyarrow's table: `pa.table` would load pandas first, which takes longer than a look."""
+    import pyarrow as pa
+
+    return pa.RecordBatchReader.from_stream(found).read_all()
 
 
 def column_types(table: DeltaTable) -> dict[str, str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import time
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
@@ -10,15 +11,15 @@ import pyarrow as pa
 import pytest
 from deltalake import DeltaTable, write_deltalake
 
-from floodmark.health.checks import TableFacts, freshness, look_at, table_count
 from floodmark.health.report import HOUR, Limits, Report, TableWatch
+from floodmark.health.tables import TableFacts, TableLooks, freshness, look_at, table_count
 
 NOON = datetime(2026, 11, 15, 12, tzinfo=timezone.utc)
 ORDERS = TableWatch("orders", "lake/orders")
 
 
 def facts(*, hours: float = 1, rows: int | None = 10) -> TableFacts:
-    return TableFacts("orders", True, NOON - timedelta(hours=hours), rows, 1, 100)
+    return TableFacts("orders", True, NOON - timedelta(hours=hours), rows, files=1, bytes=100)
 
 
 def test_a_table_tells_its_rows_files_and_last_change(tmp_path: Path) -> None:
@@ -94,6 +95,48 @@ def test_a_count_is_held_against_zero_the_minimum_and_the_last_one(
 ) -> None:
     """Half more or half less is still usual."""
     assert table_count(TableWatch("orders", "x", limits), facts(rows=rows), before).status == status
+
+
+def test_a_count_is_compared_with_the_one_before_the_last_batch_however_often_it_is_looked_at(tmp_path: Path) -> None:
+    """A table that lost most of its rows does not become healthy by a second look, but by another batch."""
+    table = TableWatch("orders", str(tmp_path / "orders"))
+    write_deltalake(table.where, pa.table({"id": list(range(100))}))
+    write_deltalake(table.where, pa.table({"id": list(range(30))}), mode="overwrite")
+    seen = [table_count(table, look_at(table), before) for before in (100, 30)]
+    assert {(each.status, each.message) for each in seen} == {
+        ("WARNING", "30 rows, 100 before its last batch: changed by 70%")
+    }
+    write_deltalake(table.where, pa.table({"id": [31]}), mode="append")
+    assert table_count(table, look_at(table), 100).status == "HEALTHY"
+
+
+def test_rows_that_a_batch_added_or_took_are_told_by_its_commit(tmp_path: Path) -> None:
+    """A delete and an append say themselves how many; a compaction after them changes nothing."""
+    where = str(tmp_path / "orders")
+    write_deltalake(where, pa.table({"id": list(range(100))}))
+    DeltaTable(where).delete("id < 40")
+    deleted = look_at(TableWatch("orders", where))
+    write_deltalake(where, pa.table({"id": [1, 2]}), mode="append")
+    DeltaTable(where).optimize.compact()
+    added = look_at(TableWatch("orders", where))
+    assert [(each.rows_before, each.rows) for each in (deleted, added)] == [(100, 60), (60, 62)]
+
+
+def test_a_log_that_does_not_reach_back_leaves_the_count_of_the_last_look() -> None:
+    """It is better than nothing, and says so."""
+    seen = table_count(ORDERS, facts(rows=4), 10)
+    assert seen.message == "4 rows, 10 at the last look: changed by 60%"
+
+
+def test_looks_again_and_again_see_what_changed(tmp_path: Path) -> None:
+    """What is kept of a table is of its version: a table that was made anew is another one."""
+    looks, table = TableLooks(), TableWatch("orders", str(tmp_path / "orders"))
+    write_deltalake(table.where, pa.table({"id": [1, 2, 3]}))
+    first, again = looks.look_at(table), looks.look_at(table)
+    shutil.rmtree(table.where)
+    gone = looks.look_at(table)
+    write_deltalake(table.where, pa.table({"id": [1]}))
+    assert (first is again or first == again, gone.exists, looks.look_at(table).rows) == (True, False, 1)
 
 
 @pytest.mark.parametrize(
