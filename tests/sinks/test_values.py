@@ -67,7 +67,7 @@ def laws_of(way: str) -> list[ValueLaw]:
 
 def target(name: str, kafka: Broker, postgres: Server, folder: Path, laws: Sequence[ValueLaw]) -> Target:
     """A sink of this name for these values, that nothing was written to."""
-    form, place, (*way, kind) = WAYS[name], folder / name, name.split()
+    form, place, (*way, kind) = WAYS[name], folder / name.replace(" ", "_"), name.split()
     if form == "postgres":
         database = postgres.create_database()
         options = {"staged": {"staged": True}, "merge": {"mode": "merge", "key": "long"}}.get("".join(way), {})

@@ -5,24 +5,28 @@ from __future__ import annotations
 import json
 import traceback
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from floodmark.errors import ConfigError
 from floodmark.jobs.workflow import Library, Surroundings, WorkflowRun, read_workflow
+from floodmark.jobs.workflow.notebooks import run_statements, with_parameters
 from floodmark.jobs.workflow.running import WorkflowResult
 from floodmark.stores.memory import MemoryMarkStore
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 
 class FakeSession:
     """Keeps the statements that it is given."""
 
     def __init__(self) -> None:
-        self.statements: list[tuple[str, dict[str, str]]] = []
+        self.statements: list[str] = []
 
-    def sql(self, statement: str, args: dict[str, str] | None = None) -> str:
-        self.statements.append((statement, dict(args or {})))
+    def sql(self, statement: str) -> str:
+        self.statements.append(statement)
         return statement
 
     def addTag(self, tag: str) -> None:  # noqa: N802 - Spark's name
@@ -197,11 +201,26 @@ def test_a_file_of_sql_is_run_statement_by_statement(folder: Folder) -> None:
     folder.write("report.sql", "-- a; b\nselect ';' as x;\n\ninsert into t select :day, '{{ kind }}';\n")
     task = {"file": {"path": "sql/report.sql"}, "warehouse_id": "w", "parameters": {"kind": "full"}}
     folder.run({"task_key": "a", "sql_task": task}, parameters=[{"name": "day", "default": "monday"}])
-    given = {"kind": "full", "day": "monday"}
-    assert folder.spark.statements == [
-        ("-- a; b\nselect ';' as x", given),
-        ("insert into t select :day, 'full'", given),
-    ]
+    assert folder.spark.statements == ["-- a; b\nselect ';' as x", "insert into t select 'monday', 'full'"]
+
+
+@pytest.mark.spark
+def test_parameters_reach_statements_of_a_real_session(spark: SparkSession) -> None:
+    """As texts, whatever is in them; a cast and a text are no parameters."""
+    around = Surroundings(lambda: spark, MemoryMarkStore())
+    sql = """
+        create or replace temp view asked as
+        select :day as day, m[:date] as found, ':day' as text, '7'::int as number from (select map('it\\'s', 1) as m);
+        select * from asked
+    """
+    rows: Any = run_statements(around, sql, {"day": "a\\b; 'c'", "date": "it's"})
+    assert [tuple(row) for row in rows.collect()] == [("a\\b; 'c'", 1, ":day", 7)]
+
+
+def test_a_part_of_a_variant_is_no_parameter() -> None:
+    """As Databricks writes it; what nobody gave stays as it is."""
+    sql = "select v:day, f(v):day, :day, (:day), :other -- :day"
+    assert with_parameters(sql, {"day": "d"}) == "select v:day, f(v):day, 'd', ('d'), :other -- :day"
 
 
 def test_magics_of_a_notebook_do_what_they_do_there(folder: Folder) -> None:
@@ -215,7 +234,7 @@ def test_magics_of_a_notebook_do_what_they_do_there(folder: Folder) -> None:
         "dbutils.notebook.exit(f\"{word}, {dbutils.widgets.get('day')}\")\nraise ValueError\n",
     )
     [ended] = folder.run({"task_key": "a", "notebook_task": {"notebook_path": "book"}}).ends
-    assert (ended.outcome.note, [sql for sql, _ in folder.spark.statements]) == (
+    assert (ended.outcome.note, folder.spark.statements) == (
         "from setup, today",
         ["select 1", "select 2"],
     )
@@ -233,7 +252,7 @@ def test_what_run_and_sql_are_given_are_widgets(folder: Folder) -> None:
         "\n# COMMAND ----------\ndbutils.notebook.exit(f\"{day}, {dbutils.widgets.get('day')}\")\n",
     )
     [ended] = folder.run({"task_key": "a", "notebook_task": {"notebook_path": "book"}}).ends
-    assert (ended.outcome.note, folder.spark.statements) == ("the first, today", [("select :day", {"day": "today"})])
+    assert (ended.outcome.note, folder.spark.statements) == ("the first, today", ["select 'today'"])
 
 
 def test_a_notebook_may_be_one_of_jupyter(folder: Folder) -> None:
@@ -248,7 +267,7 @@ def test_a_notebook_may_be_one_of_jupyter(folder: Folder) -> None:
     folder.write("book.ipynb", json.dumps({"cells": cells, "nbformat": 4}))
     folder.write("setup.py", "word = 'setup'\n")
     [ended] = folder.run({"task_key": "a", "notebook_task": {"notebook_path": "/Workspace/team/book"}}).ends
-    assert (ended.outcome.note, [sql for sql, _ in folder.spark.statements]) == ("setup again", ["select 1"])
+    assert (ended.outcome.note, folder.spark.statements) == ("setup again", ["select 1"])
     folder.write("book.ipynb", "{}")
     [failed] = folder.run({"task_key": "a", "notebook_task": {"notebook_path": "book"}}).failures
     assert "book.ipynb is not a notebook of Jupyter" in str(failed.error)

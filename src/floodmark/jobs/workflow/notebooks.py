@@ -23,8 +23,11 @@ from floodmark.errors import ConfigError
 from floodmark.inputs import parse_json, read_text
 from floodmark.locations import importable
 from floodmark.logs import get_logger
+from floodmark.sources.tables.catalog import text_literal
 
 if TYPE_CHECKING:
+    from sqlglot import Token
+
     from floodmark.hwm import Json
     from floodmark.jobs.workflow.surroundings import Surroundings
 
@@ -35,6 +38,8 @@ MAGIC = re.compile(r"^# MAGIC ?(.*)$")
 SILENT = ("md", "md-sandbox", "pip", "conda", "restart_python")
 """Magics that show something, or install what is installed here already."""
 ARGUMENT = re.compile(r"\$\w+=.*", re.DOTALL)
+VALUE_ENDS = ("VAR", "IDENTIFIER", "R_PAREN", "R_BRACKET")
+"""Behind which a colon asks for a part of a value."""
 JUPYTER = ".ipynb"
 EMPTY: Any = object()
 FindFile = Callable[[str], Path]
@@ -198,22 +203,41 @@ def _calls_main(node: ast.stmt) -> bool:
 
 
 def run_statements(around: Surroundings, sql: str, parameters: Mapping[str, str]) -> object:
-    """Run one statement after the other, with `:name` for parameters; gives the last one's rows."""
+    """Run one statement after the other, with `:name` for parameters; gives the last one's rows.
 
+    Parameters are put in here: Spark leaves its own unbound where another parser stands before it, as Delta's does.
+    """
+    bound = with_parameters(sql, parameters)
+    ends = [token.end for token in _tokens(bound) if token.token_type.name == "SEMICOLON"]
+    begins = [0, *(end + 1 for end in ends)]
+    statements = [bound[begin:end].strip() for begin, end in zip(begins, [*ends, len(bound)], strict=True)]
+    rows: object = None
+    for statement in filter(None, statements):
+        rows = around.session().sql(statement)
+    return rows
+
+
+def with_parameters(sql: str, parameters: Mapping[str, str]) -> str:
+    """The SQL with a text in the place of every `:name` that is given; `a:name` is a part of a variant."""
+    tokens, bound = _tokens(sql), sql
+    for place in reversed(range(len(tokens) - 1)):
+        colon, name = tokens[place : place + 2]
+        before = tokens[place - 1] if place else None
+        is_part = before is not None and before.end + 1 == colon.start and before.token_type.name in VALUE_ENDS
+        if colon.token_type.name == "COLON" and colon.end + 1 == name.start and name.text in parameters and not is_part:
+            bound = f"{bound[: colon.start]}{text_literal(parameters[name.text])}{bound[name.end + 1 :]}"
+    return bound
+
+
+def _tokens(sql: str) -> list[Token]:
     import sqlglot  # without our bounds: a script of any length may be run, and is not looked into
 
     try:
-        ends = [token.end for token in sqlglot.tokenize(sql, read="spark") if token.token_type.name == "SEMICOLON"]
+        return sqlglot.tokenize(sql, read="spark")
     except sqlglot.errors.TokenError as error:
         raise ConfigError(
             "the SQL of the task cannot be read: a text or a name in it has no end.", hint="fix it"
         ) from error
-    begins = [0, *(end + 1 for end in ends)]
-    statements = [sql[begin:end].strip() for begin, end in zip(begins, [*ends, len(sql)], strict=True)]
-    rows: object = None
-    for statement in filter(None, statements):
-        rows = around.session().sql(statement, args=dict(parameters)) if parameters else around.session().sql(statement)
-    return rows
 
 
 def dbutils_of(notebook: Notebook) -> SimpleNamespace:
