@@ -131,7 +131,7 @@ def test_the_report_is_written_where_it_is_asked_for_and_says_so(shop: Path) -> 
 
 
 def test_neither_a_jvm_nor_pyspark_is_needed_for_a_report(shared_shop: Path) -> None:
-    """What only reads starts no JVM, and imports neither Spark nor pandas, which alone would take a third of its time."""
+    """What only reads starts no JVM, and imports neither Spark nor pandas, which takes as long as all the rest."""
     code = (
         "import sys; from floodmark.cli.app import run; code = run(['report']); "
         "sys.exit(code or bool({'pyspark', 'pandas'} & set(sys.modules)))"

@@ -5,7 +5,6 @@ from __future__ import annotations
 import base64
 import hashlib
 import json
-import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta, timezone
@@ -18,7 +17,6 @@ from floodmark.stores.record import Receipt, RestatedDates
 
 if TYPE_CHECKING:
     from jinja2 import Environment
-    from markupsafe import Markup
 
     from floodmark.hwm import Json
     from floodmark.jobs.diff import Diff
@@ -79,7 +77,7 @@ def environment() -> Environment:
     made.filters.update(
         moment=moment_text, seconds=seconds_text, number=number_text, short=short_text, mark=short_mark, json=json_text
     )
-    made.filters.update(code=code_text, ago=ago_text)
+    made.filters.update(ago=ago_text)
     made.globals.update(gantt=gantt, task_gantt=task_gantt, series=series, plural=plural, phases=phases)
     made.globals.update(restatements=restatements, strip_of=strip_of)
     return made
@@ -105,13 +103,6 @@ def ago_text(moment: datetime, now: datetime) -> str:
         if seconds >= 2 * unit:
             return f"{seconds / unit:.0f} {name} ago"
     return f"{seconds / 60:.0f} min ago"
-
-
-def code_text(text: str) -> Markup:
-    """A text in which `backticks` hold what somebody types; all of it is escaped."""
-    from markupsafe import Markup
-
-    return Markup(re.sub(r"`([^`]+)`", r"<code>\1</code>", str(Markup.escape(text))))  # noqa: S704 - escaped before
 
 
 def seconds_text(seconds: float) -> str:
