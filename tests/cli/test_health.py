@@ -74,7 +74,7 @@ def test_a_critical_finding_is_exit_1(project: Path, floodmark: Floodmark) -> No
 
 
 def test_an_alert_is_told_once_and_again_when_it_ends(project: Path, floodmark: Floodmark) -> None:
-    """Five looks, two lines: a count that a batch changed by too much is told until the next batch, not the next look."""
+    """Five looks, two lines: a count that a batch changed too much is told until the next batch, not the next look."""
     floodmark("health")
     floodmark("health")
     assert floodmark("alerts", "list").out.splitlines()[1] == "warning   count:prices"
