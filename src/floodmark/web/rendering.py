@@ -79,7 +79,7 @@ def environment() -> Environment:
     )
     made.filters.update(ago=ago_text)
     made.globals.update(gantt=gantt, task_gantt=task_gantt, series=series, plural=plural, phases=phases)
-    made.globals.update(restatements=restatements, strip_of=strip_of)
+    made.globals.update(restatements=restatements, strip_of=strip_of, resources=resources)
     return made
 
 
@@ -316,3 +316,18 @@ def phases(durations: Mapping[str, float]) -> str:
     """Where the time of a run went, the longest first."""
     ranked = sorted(durations.items(), key=lambda part: -part[1])
     return ", ".join(f"{name} {seconds_text(seconds)}" for name, seconds in ranked)
+
+
+def resources(used: Mapping[str, float]) -> str:
+    """What Spark says that a run used: 4.2 s of CPU, 118 MB of peak memory."""
+    sizes = {name.removesuffix("_bytes"): size for name, size in used.items() if name.endswith("_bytes")}
+    cpu = [f"{seconds_text(used['cpu_seconds'])} of CPU"] if "cpu_seconds" in used else []
+    return ", ".join(cpu + [f"{bytes_text(size)} of {name.replace('_', ' ')}" for name, size in sizes.items()])
+
+
+def bytes_text(size: float) -> str:
+    """In thousands, as disks are sold: 0 B, 20 kB, 1.2 GB."""
+    for unit, name in ((1e12, "TB"), (1e9, "GB"), (1e6, "MB"), (1e3, "kB")):
+        if size >= unit:
+            return f"{size / unit:.3g} {name}"
+    return f"{size:.0f} B"
