@@ -15,16 +15,16 @@ from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException
 SHOP = os.environ.get("SHOP", "/opt/shop")
 FLOODMARK = os.environ.get("FLOODMARK", f"{SHOP}/.venv/bin/floodmark")
 JOBS = ("orders_bronze", "orders_silver", "revenue_gold")
-LOCKED, NEEDS_A_PERSON = 4, 5
+WRONG_CALL, LOCKED, NEEDS_A_PERSON = 2, 4, 5
 
 
 def call(*arguments: str) -> None:
-    """One command. Another run that is at work skips the task; a decision that a person has to make is not retried."""
+    """One command. Another run that is at work skips the task; what a person has to fix or decide is not retried."""
     code = subprocess.run([FLOODMARK, *arguments], cwd=SHOP, check=False).returncode
     if code == LOCKED:
         raise AirflowSkipException("another run works on this job")
-    if code == NEEDS_A_PERSON:
-        raise AirflowFailException("a person has to decide: the log says between what")
+    if code in (WRONG_CALL, NEEDS_A_PERSON):
+        raise AirflowFailException("a person has to fix or decide something: the log says what")
     if code != 0:
         raise RuntimeError(f"floodmark {' '.join(arguments)} ended with {code}")
 
@@ -43,11 +43,12 @@ def shop() -> None:
     def run(job: str) -> None:
         call("run", "--select", job)
 
-    @task(trigger_rule="all_done", retries=0)
+    @task(retries=0)
     def health() -> None:
         call("health")
 
-    chain(*(run.override(task_id=job)(job) for job in JOBS), health())
+    # A teardown runs whatever happened before it, and leaves it to the jobs whether the run of the DAG has failed.
+    chain(*(run.override(task_id=job)(job) for job in JOBS), health().as_teardown())
 
 
 shop()

@@ -25,15 +25,15 @@ SHOP = os.environ.get("SHOP", "/opt/shop")
 FLOODMARK = os.environ.get("FLOODMARK", f"{SHOP}/.venv/bin/floodmark")
 TABLES = {"orders_bronze": [], "orders_silver": ["orders_bronze"], "revenue_gold": ["orders_silver"]}
 """By job, those whose tables it reads."""
-NEEDS_A_PERSON = 5
+WRONG_CALL, NEEDS_A_PERSON = 2, 5
 
 
 def run_job(job: str) -> dict[str, Any]:
-    """Run one job, and give its receipt. Exit 5 is not tried again: going on would lose or repeat rows."""
+    """Run one job, and give its receipt. What a person has to fix or decide is not tried again."""
     call = [FLOODMARK, "run", "--select", job, "--json"]
     ran = subprocess.run(call, cwd=SHOP, capture_output=True, text=True, check=False)
     if ran.returncode != 0:
-        raise Failure(ran.stderr[-2000:], allow_retries=ran.returncode != NEEDS_A_PERSON)
+        raise Failure(ran.stderr[-2000:], allow_retries=ran.returncode not in (WRONG_CALL, NEEDS_A_PERSON))
     [receipt] = json.loads(ran.stdout)["runs"]
     return receipt
 

@@ -7,15 +7,24 @@ import re
 import shutil
 import subprocess
 import sys
-from datetime import datetime, timezone
+from datetime import datetime, timedelta, timezone
 from pathlib import Path
 
 import pytest
+from deltalake import DeltaTable
 
 from floodmark.cli.app import run
 from floodmark.stores.record import Receipt, RestatedDates
 from floodmark.web.graph import layer_of
-from floodmark.web.rendering import dates_text, reason_for, seconds_text, short_text
+from floodmark.web.rendering import (
+    ago_text,
+    dates_text,
+    reason_for,
+    resources,
+    seconds_text,
+    short_text,
+    strip_of,
+)
 from tests.web.prepared import HOSTILE, put_aside
 
 NOON = datetime(2026, 1, 1, 12, tzinfo=timezone.utc)
@@ -131,7 +140,7 @@ def test_the_report_is_written_where_it_is_asked_for_and_says_so(shop: Path) -> 
 
 
 def test_neither_a_jvm_nor_pyspark_is_needed_for_a_report(shared_shop: Path) -> None:
-    """What only reads starts no JVM, and imports neither Spark nor pandas, which alone would take a third of its time."""
+    """What only reads starts no JVM, and imports neither Spark nor pandas, which takes as long as all the rest."""
     code = (
         "import sys; from floodmark.cli.app import run; code = run(['report']); "
         "sys.exit(code or bool({'pyspark', 'pandas'} & set(sys.modules)))"
@@ -168,3 +177,39 @@ def test_seconds_are_said_as_people_say_them(seconds: float, text: str) -> None:
 def test_a_long_text_says_how_long_it_was() -> None:
     """Nobody takes the beginning for the whole."""
     assert short_text("abcdef", 3) == "abc… (6 characters)"
+
+
+def test_what_spark_used_is_said_in_units_that_people_read() -> None:
+    """What it does not tell is left out."""
+    used = {"cpu_seconds": 4.2, "peak_memory_bytes": 117_700_000, "shuffle_bytes": 20_480, "spill_bytes": 0}
+    assert resources(used) == "4.2 s of CPU, 118 MB of peak memory, 20.5 kB of shuffle, 0 B of spill"
+    assert resources({"spill_bytes": 3_000_000_000_000}) == "3 TB of spill"
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"),
+    [(3, "just now"), (7100, "118 min ago"), (7200, "2 h ago"), (2e5, "2 d ago")],
+)
+def test_how_long_ago_is_said_in_the_largest_unit_that_says_something(seconds: float, text: str) -> None:
+    """Two hours, and not 7,200 seconds."""
+    assert ago_text(NOON - timedelta(seconds=seconds), NOON) == text
+
+
+def test_the_strip_of_a_job_is_as_high_as_its_rows_and_whole_where_a_run_failed() -> None:
+    """The oldest on the left; looks that found nothing are left out."""
+    failed = Receipt("j", "", "failed", NOON)
+    done = [Receipt("j", "", "done", NOON, rows_read=rows) for rows in (50, 100)]
+    runs = [failed, Receipt("j", "", "nothing_new", NOON), *done]
+    strip = strip_of(runs)
+    assert strip is not None
+    drawn = [(bar.status, bar.left, bar.height) for bar in strip.bars]
+    assert drawn == [("done", 0, 22), ("done", 6, 11), ("failed", 12, 22)]
+    assert (strip.label, strip_of([])) == ("3 runs, 1 failed", None)
+
+
+def test_a_table_is_as_ill_as_what_was_found_about_itself(shop: Path) -> None:
+    """Its job may be well: somebody else emptied the table."""
+    DeltaTable(shop / "lake/gold/revenue").delete()
+    [graph] = re.findall(r'<script type="application/json" id="graph">(.*?)</script>', make_report(shop))
+    [node] = [node for node in json.loads(graph)["nodes"] if node["label"] == "lake/gold/revenue"]
+    assert (node["status"], "it is empty" in node["notes"]) == ("CRITICAL", True)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import base64
 import hashlib
 import json
-import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta, timezone
@@ -18,7 +17,6 @@ from floodmark.stores.record import Receipt, RestatedDates
 
 if TYPE_CHECKING:
     from jinja2 import Environment
-    from markupsafe import Markup
 
     from floodmark.hwm import Json
     from floodmark.jobs.diff import Diff
@@ -79,9 +77,9 @@ def environment() -> Environment:
     made.filters.update(
         moment=moment_text, seconds=seconds_text, number=number_text, short=short_text, mark=short_mark, json=json_text
     )
-    made.filters.update(code=code_text, ago=ago_text)
+    made.filters.update(ago=ago_text)
     made.globals.update(gantt=gantt, task_gantt=task_gantt, series=series, plural=plural, phases=phases)
-    made.globals.update(restatements=restatements, strip_of=strip_of)
+    made.globals.update(restatements=restatements, strip_of=strip_of, resources=resources)
     return made
 
 
@@ -105,13 +103,6 @@ def ago_text(moment: datetime, now: datetime) -> str:
         if seconds >= 2 * unit:
             return f"{seconds / unit:.0f} {name} ago"
     return f"{seconds / 60:.0f} min ago"
-
-
-def code_text(text: str) -> Markup:
-    """A text in which `backticks` hold what somebody types; all of it is escaped."""
-    from markupsafe import Markup
-
-    return Markup(re.sub(r"`([^`]+)`", r"<code>\1</code>", str(Markup.escape(text))))  # noqa: S704 - escaped before
 
 
 def seconds_text(seconds: float) -> str:
@@ -325,3 +316,18 @@ def phases(durations: Mapping[str, float]) -> str:
     """Where the time of a run went, the longest first."""
     ranked = sorted(durations.items(), key=lambda part: -part[1])
     return ", ".join(f"{name} {seconds_text(seconds)}" for name, seconds in ranked)
+
+
+def resources(used: Mapping[str, float]) -> str:
+    """What Spark says that a run used: 4.2 s of CPU, 118 MB of peak memory."""
+    sizes = {name.removesuffix("_bytes"): size for name, size in used.items() if name.endswith("_bytes")}
+    cpu = [f"{seconds_text(used['cpu_seconds'])} of CPU"] if "cpu_seconds" in used else []
+    return ", ".join(cpu + [f"{bytes_text(size)} of {name.replace('_', ' ')}" for name, size in sizes.items()])
+
+
+def bytes_text(size: float) -> str:
+    """In thousands, as disks are sold: 0 B, 20 kB, 1.2 GB."""
+    for unit, name in ((1e12, "TB"), (1e9, "GB"), (1e6, "MB"), (1e3, "kB")):
+        if size >= unit:
+            return f"{size / unit:.3g} {name}"
+    return f"{size:.0f} B"

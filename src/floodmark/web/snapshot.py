@@ -193,7 +193,7 @@ def take_snapshot(
     return Snapshot(
         title=site.folder.name,
         namespace=store.namespace,
-        store=scrub(store.describe()),
+        store=scrub(store.describe()).replace(f"{site.folder}/", ""),
         taken=now,
         report=report,
         jobs=tuple(view(name) for name in [*names, *streams]),

@@ -161,7 +161,9 @@
       const graph = new dagre.graphlib.Graph({ multigraph: true });
       graph.setGraph({ rankdir: "LR", nodesep: 14, ranksep: 60, marginx: 20, marginy: 30 });
       graph.setDefaultEdgeLabel(() => ({}));
-      nodes.forEach((node) => graph.setNode(node.id, { width: this.width(node), height: NODE_HEIGHT }));
+      const widest = new Map(nodes.map((node) => [node.layer, 0]));
+      nodes.forEach((node) => widest.set(node.layer, Math.max(widest.get(node.layer), this.width(node))));
+      nodes.forEach((node) => graph.setNode(node.id, { width: widest.get(node.layer), height: NODE_HEIGHT }));
       edges.forEach((edge) => graph.setEdge(edge.source, edge.target, {}, edge.job));
       const layers = nodes.length <= LANES_UP_TO ? this.keepLayersApart(graph, nodes) : [];
       dagre.layout(graph);
