@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from tests.proofs import BEGIN, END, HEAD, Proof, quotable, with_table
 
-PAGE = f"# Before\n{BEGIN}\n{HEAD}| a disk | full | all | `test_disk` |\n| a net | cut | all | `test_net` |\n{END}\nafter\n"
+ROWS = "| a disk | full | all | `test_disk` |\n| a net | cut | all | `test_net` |\n"
+PAGE = f"# Before\n{BEGIN}\n{HEAD}{ROWS}{END}\nafter\n"
 
 
 def test_a_part_of_the_campaign_forgets_nothing_of_the_rest() -> None:
