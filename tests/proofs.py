@@ -16,7 +16,14 @@ import pytest
 VARIABLE = "FLOODMARK_PROOFS"
 BEGIN, END = "<!-- faults that were tried -->", "<!-- end of faults -->"
 HEAD = "| what breaks | what the run says | what is there in the end | shown by |\n|---|---|---|---|\n"
-LONGEST = 150
+LONGEST = 200
+CHANGING = {
+    r"^\d{4}-\d\d-\d\dT\S+ ": "",
+    r"/(?:[\w.@=+-]+/)+": "…/",
+    r"127\.0\.0\.1:\d+": "127.0.0.1:…",
+    r"\b\d+\.\d+ s\b": "… s",
+    r"(?<![0-9A-Za-z])(?:[0-9a-f]{8,}|\d{5,})(?![0-9A-Za-z])": "…",
+}
 Prove = Callable[[str, str, str], None]
 
 
@@ -51,9 +58,8 @@ def prove(request: pytest.FixtureRequest) -> Prove:
 def quotable(message: str) -> str:
     """The message in one line, without what is another one in every run: ports, folders, processes, counts of bytes."""
     text = " ".join(message.replace("|", "¦").split())
-    text = re.sub(r"/(?:[\w.@=+-]+/)+", "…/", text)
-    text = re.sub(r"127\.0\.0\.1:\d+", "127.0.0.1:…", text)
-    text = re.sub(r"\b(?:[0-9a-f]{8,}|\d{4,})\b", "…", text)
+    for pattern, instead in CHANGING.items():
+        text = re.sub(pattern, instead, text)
     return text if len(text) <= LONGEST else f"{text[: LONGEST - 1]}…"
 
 

@@ -32,6 +32,7 @@ jobs:
 {sinks}
     spool: {spool}
     retries: {{attempts: {attempts}, backoff: 1s}}
+    every: 1s
 """
 FILES_SOURCE = '{type: files, path: in, format: jsonl, schema: "id long", settle: 0s}'
 FLOW = '''

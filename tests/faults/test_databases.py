@@ -105,7 +105,7 @@ def test_a_store_that_is_gone_when_the_mark_is_to_be_saved(
     network.let_go()
     finished = orders.run()
     assert failed.exit_code == 1, failed.output
-    assert "cannot be reached" in failed.message
+    assert "store postgresql://" in failed.message
     assert finished.exit_code == 0, finished.output
     assert orders.ids_in_lake() == ROWS
     prove("the store of the marks goes away in a write", failed.message, "every row once in the table, by the next run")

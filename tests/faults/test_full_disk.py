@@ -16,7 +16,7 @@ from tests.proofs import Prove
 
 pytestmark = [pytest.mark.faults, pytest.mark.timeout(300)]
 
-ROWS = list(range(200_000))
+ROWS = list(range(60_000))
 
 
 @pytest.mark.parametrize("store", ["file:marks", "sqlite:///marks.db"])
@@ -38,14 +38,14 @@ def test_a_store_on_a_full_disk_keeps_the_last_mark_that_it_saved(store: str, tm
     prove("the disk of the marks is full", "StoreUnreachable", "the last mark that was saved, with its receipt")
 
 
-SMALL, LARGE = "4m", "400m"
+SMALL, LARGE = "100k", "100m"
 
 
 @pytest.mark.parametrize("place", chosen("out", "lake", "spool"))
 def test_a_disk_that_is_full_in_a_sink_or_in_the_spool(place: str, tmp_path: Path, prove: Prove) -> None:
     """Nothing of the batch is published there; once there is room, the same batch is finished."""
     orders = Orders(tmp_path, [DELTA, FILES])
-    orders.deliver(range(200_000))
+    orders.deliver(range(60_000))
     failed, finished = on_small_disk(orders, place)
     assert (failed.exit_code, finished.exit_code) == (1, 0), failed.output + finished.output
     assert "No space left on device" in failed.message, failed.output

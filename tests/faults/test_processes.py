@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from floodmark.testing.servers.child import children_of
-from tests.faults.orders import DELTA, FILES, Orders, chosen
+from tests.faults.orders import DELTA, FILES, Orders, await_that, chosen
 from tests.proofs import Prove
 
 pytestmark = [pytest.mark.faults, pytest.mark.timeout(300)]
@@ -60,6 +60,24 @@ def test_a_jvm_that_is_killed_within_a_task(orders: Orders, prove: Prove) -> Non
     assert "JVM" in failed.message or "Spark" in failed.message, failed.output
     assert (orders.ids_in_lake(), orders.ids_in_files()) == (ROWS, ROWS)
     prove("the JVM is killed within a task, as by the kernel", failed.message, "every row once in both sinks")
+
+
+def test_a_loop_whose_jvm_is_killed_begins_another(orders: Orders, prove: Prove) -> None:
+    """Between two batches: the loop is the process that somebody watches, and it lives."""
+    process, log = orders.start("--loop"), orders.home / "run.log"
+    await_that(lambda: len(orders.ids_in_files()) == len(ROWS), process, log)
+    os.kill(jvm_of(process.pid), signal.SIGKILL)
+    orders.deliver(range(500, 600))
+    await_that(lambda: len(orders.ids_in_files()) == len(ROWS) + 100, process, log)
+    process.send_signal(signal.SIGTERM)
+    ended = orders.end_of(process)
+    assert ended.exit_code == 0, ended.output
+    assert orders.ids_in_lake() == orders.ids_in_files() == list(range(600))
+    prove(
+        "the JVM of a loop is killed between two batches",
+        ended.message,
+        "every row once in both sinks, by the same loop",
+    )
 
 
 def test_a_jvm_without_memory(orders: Orders, prove: Prove) -> None:

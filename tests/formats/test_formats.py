@@ -23,7 +23,7 @@ import pytest
 from floodmark.cli.marks.transfer import read_export
 from floodmark.errors import FormatTooNew
 from floodmark.health.alerts import HealthMemory, recall
-from floodmark.hwm import FileListHWM, FileMoment, FileStat
+from floodmark.hwm import FileListHWM, FileMoment, FileStat, is_same_batch
 from floodmark.jobs.workflow.running import Memory
 from floodmark.machine import start_of_process, this_machine
 from floodmark.probes.delta import Commit
@@ -160,6 +160,13 @@ def test_the_ledgers_of_sinks_are_read() -> None:
     assert manifest_of(FIRST / "files_sink", 4) == manifest
     assert (commit.ledger, commit.number, commit.digest) == ("floodmark.default.orders.lake", 4, "d1ge5t")
     assert page == LedgerPage(4, 10, True, 2, 2, 3, "d1ge5t", "token")
+
+
+def test_the_digest_of_an_earlier_version_is_taken_for_its_batch() -> None:
+    """A sink that it wrote has a digest without an identity; the open batch gets one when this version finishes it."""
+    assert is_same_batch("b0cbc47b90465091", "b0cbc47b90465091@87bff7044a0e")
+    assert not is_same_batch("b0cbc47b90465091@aaaabbbbcccc", "b0cbc47b90465091@87bff7044a0e")
+    assert not is_same_batch("0000c47b90465091", "b0cbc47b90465091@87bff7044a0e")
 
 
 def test_a_finished_spool_is_read() -> None:

@@ -7,6 +7,7 @@ import socket
 import pytest
 
 from floodmark.errors import ConfigError, SparkUnavailable
+from floodmark.spark import session
 from floodmark.spark.masters import MasterHost, hosts_of, master_mistake, require_answer
 
 
@@ -53,3 +54,22 @@ def test_hosts_have_the_ports_that_are_usual() -> None:
     assert hosts_of("k8s://https://api.example:6443") == [MasterHost("api.example", 6443)]
     assert hosts_of("sc://connect.example") == [MasterHost("connect.example", 15002)]
     assert hosts_of("yarn") == []
+
+
+@pytest.mark.parametrize(
+    ("modules", "message", "hint"),
+    [
+        (("no_such_module",), "the client of Spark Connect is not installed.", "pip install 'pyspark[connect]'"),
+        ((), "Spark at sc://127.0.0.1:9 cannot be reached: 127.0.0.1:9: Connection refused.", "fix `remote:`"),
+    ],
+)
+def test_a_connect_server_that_cannot_be_used_is_said_before_anything_is_read(
+    modules: tuple[str, ...], message: str, hint: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """PySpark's own client would try for ten minutes, or name one of the packages that it lacks."""
+    monkeypatch.setattr(session, "CLIENT_MODULES", modules)
+    monkeypatch.setattr(session, "active_session", lambda: None)
+    with pytest.raises(SparkUnavailable) as refused:
+        session.spark_session({"remote": "sc://127.0.0.1:9"})
+    assert refused.value.message == message
+    assert hint in str(refused.value.hint)

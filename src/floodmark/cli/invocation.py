@@ -124,13 +124,15 @@ class LazySession:
 
     def stop(self) -> None:
         """Let a cluster know that the application has ended."""
+        from floodmark.spark.gateway import stop
+
         if self._session is not None and not self._is_borrowed:
-            self._session.stop()
+            stop(self._session)
         self._forget()
 
 
 def _cancel_quietly(session: SparkSession) -> None:
-    from floodmark.spark.session import is_connect
+    from floodmark.spark.gateway import is_connect
 
     with suppress(Exception):  # whatever it says, this process is about to end
         session.interruptAll() if is_connect(session) else session.sparkContext.cancelAllJobs()

@@ -304,6 +304,11 @@ def owner_in(signed: str | None) -> str | None:
     return (signed or "").partition(OWNER)[2] or None
 
 
+def is_same_batch(recorded: str | None, intended: str) -> bool:
+    """Whether a digest that was recorded can be that of the batch: one without an identity is an earlier version's."""
+    return recorded is None or recorded in (intended, intended.partition(OWNER)[0])
+
+
 TEXT_SHOWN = 80
 
 

@@ -12,7 +12,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeAlias, runtime_checkable
 
 from floodmark.errors import Overtaken, SinkBehind, SinkDisagrees
-from floodmark.hwm import owner_in
+from floodmark.hwm import is_same_batch, owner_in
 
 if TYPE_CHECKING:
     from psycopg import Connection
@@ -149,8 +149,9 @@ def require_own_number(recorded: Recorded, batch: Batch, sink: str) -> None:
     """
     if recorded.is_fence or recorded.number > batch.number:
         raise Overtaken(batch.job, sink=sink, number=batch.number)
-    if recorded.digest is not None and recorded.digest != batch.digest:
-        raise SinkDisagrees(batch.job, sink=sink, number=batch.number, recorded=recorded.digest, intended=batch.digest)
+    if not is_same_batch(recorded.digest, batch.digest):
+        found = str(recorded.digest)
+        raise SinkDisagrees(batch.job, sink=sink, number=batch.number, recorded=found, intended=batch.digest)
 
 
 class Sink(Protocol):

@@ -1,10 +1,12 @@
-"""The JVM behind a session: how it is started, what it may say, and what it has to know from the first moment on."""
+"""The JVM behind a session: how it is started, what it may say, what it has to know, and what is left when it ends."""
 
 from __future__ import annotations
 
 import os
+import signal
+import subprocess
 import threading
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import IO, TYPE_CHECKING, Any
 
 from floodmark.errors import SparkUnavailable
@@ -15,12 +17,17 @@ if TYPE_CHECKING:
     from pathlib import Path
     from subprocess import Popen
 
+    from pyspark.sql import SparkSession
+
     from floodmark.spark.java import Java
 
 
 LAUNCHER, SHORT_LIVED = "SPARK_LAUNCHER_OPTS", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -Xshare:auto"
 """spark-submit, which finds its Java by JAVA_HOME, asks a JVM of its own for the command line: a matter of moments."""
 STDERR = 2
+OUT_OF_MEMORY = 52
+"""The exit code that Spark gives itself then."""
+JVM_ENDS_SECONDS = 3.0
 CHATTER = (  # the JVM itself prints these, so no log setting can silence them
     b"WARNING: Using incubator modules",
     b"Picked up JAVA_TOOL_OPTIONS",
@@ -42,8 +49,6 @@ def ensure_gateway(settings: Mapping[str, str], java: Java, classpath: Sequence[
 
 
 def _launch(settings: Mapping[str, str], java: Java) -> None:
-    from subprocess import PIPE
-
     from pyspark import SparkConf, SparkContext
     from pyspark.errors import PySparkRuntimeError
     from pyspark.java_gateway import launch_gateway
@@ -52,7 +57,7 @@ def _launch(settings: Mapping[str, str], java: Java) -> None:
     variables = {"JAVA_HOME": str(java.home), LAUNCHER: os.environ.get(LAUNCHER, SHORT_LIVED)}
     try:
         with environment(variables), _killed_if_interrupted():
-            gateway = launch_gateway(conf, {"stderr": PIPE})  # type: ignore[no-untyped-call]
+            gateway = launch_gateway(conf, {"stderr": subprocess.PIPE})  # type: ignore[no-untyped-call]
     except PySparkRuntimeError as error:
         raise SparkUnavailable(
             f"{java} could not start Spark's JVM.", hint="FLOODMARK_SPARK_LOG=info shows what Spark says"
@@ -120,3 +125,53 @@ def _check_class_path(classpath: Sequence[Path]) -> None:
             "this process already runs a Spark JVM without the connectors.",
             hint="call floodmark.spark_session() before any other session is made",
         )
+
+
+def is_connect(spark: SparkSession) -> bool:
+    """Whether this session talks to a Spark Connect server and has no JVM here."""
+    return type(spark).__module__.startswith("pyspark.sql.connect")
+
+
+def jvm_exit_code(error: Exception | None = None) -> int | None:
+    """How the JVM of this process ended; None while it lives, and where there is none of ours.
+
+    An error of the line to it may come some moments before its end.
+    """
+    from pyspark import SparkContext
+
+    process = getattr(SparkContext._gateway, "proc", None)
+    if process is None:
+        return None
+    is_of_the_line = isinstance(error, OSError) or type(error).__module__.startswith("py4j")
+    with suppress(subprocess.TimeoutExpired):
+        return int(process.wait(JVM_ENDS_SECONDS if is_of_the_line else 0))
+    return None
+
+
+def jvm_loss(error: Exception) -> SparkUnavailable | None:
+    """What to say if an error comes from a JVM that has ended; None if it lives."""
+    code = jvm_exit_code(error)
+    if code is None:
+        return None
+    reasons = {OUT_OF_MEMORY: "it had no memory left", -signal.SIGKILL: "it was killed, perhaps for want of memory"}
+    reason = reasons.get(code, f"its exit code is {code}")
+    hint = "run again; give it more memory (`driver.memory: 4g` under `spark:`), or read less at a time (`max_rows`)"
+    return SparkUnavailable(f"Spark's JVM has ended: {reason}.", hint=hint)
+
+
+def forget_ended_jvm() -> None:
+    """Let PySpark begin another JVM where the one of this process has ended: it would talk to that for ever."""
+    from pyspark import SparkContext
+    from pyspark.sql import SparkSession as Session
+
+    if jvm_exit_code() is not None:
+        SparkContext._gateway = SparkContext._jvm = SparkContext._active_spark_context = None
+        Session._instantiatedSession = None
+
+
+def stop(spark: SparkSession) -> None:
+    """End a session; one whose JVM has ended is over already."""
+    if is_connect(spark) or jvm_exit_code() is None:
+        spark.stop()
+    else:
+        forget_ended_jvm()

@@ -15,7 +15,7 @@ from floodmark.errors import SparkUnavailable
 from floodmark.errors.causes import cause_of
 from floodmark.object_stores import SETTINGS
 from floodmark.phases import phase
-from floodmark.spark.gateway import ensure_gateway, environment
+from floodmark.spark.gateway import ensure_gateway, environment, forget_ended_jvm, is_connect, jvm_exit_code, stop
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -55,7 +55,7 @@ def spark_session(settings: Mapping[str, str] | None = None, *, app_name: str = 
     """
     active = active_session()
     if active is not None and is_forgotten(active):
-        active.stop()
+        stop(active)
         active = None
     if active is not None:
         SETTINGS.remember_later(lambda: active.conf.getAll)
@@ -105,15 +105,10 @@ def jvm_lock(spark: SparkSession, file: Path) -> Callable[[], None] | None:
     return opened.close  # type: ignore[no-any-return]
 
 
-def is_connect(spark: SparkSession) -> bool:
-    """Whether this session talks to a Spark Connect server and has no JVM here."""
-    return type(spark).__module__.startswith("pyspark.sql.connect")
-
-
 def is_forgotten(spark: SparkSession) -> bool:
-    """Whether a Connect server no longer knows this session: one that was idle for long, or of a server before."""
+    """Whether its JVM has ended, or a Connect server no longer knows it: it was idle for long, or the server is new."""
     if not is_connect(spark):
-        return False
+        return jvm_exit_code() is not None
     from pyspark.errors import PySparkException
 
     try:
@@ -157,6 +152,7 @@ def active_session() -> SparkSession | None:
     from pyspark.errors import PySparkRuntimeError
     from pyspark.sql import SparkSession
 
+    forget_ended_jvm()
     try:
         return SparkSession.active()  # also finds the session that another thread made
     except PySparkRuntimeError:

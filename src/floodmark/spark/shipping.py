@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 
 from floodmark.inputs import MEBIBYTE
 from floodmark.logs import get_logger
-from floodmark.spark.session import is_connect
+from floodmark.spark.gateway import is_connect
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

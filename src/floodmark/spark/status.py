@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from floodmark.spark.session import is_connect
+from floodmark.spark.gateway import is_connect
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

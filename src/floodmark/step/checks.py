@@ -148,7 +148,8 @@ def fit(rows: DataFrame, sink: Sink, *, job: str, policy: OnSchemaChange, sessio
     held = {field.name.lower(): field.dataType for field in target.fields}
     changed = [f for f in known.schema.fields if f.name in drift.differing]
     wanted = {f.name: _wanted_type(f.dataType, held[f.name.lower()], policy) for f in changed}
-    return known.withColumns({f.name: align(known[f"`{f.name}`"], f.dataType, wanted[f.name]) for f in changed})
+    aligned = {f.name: align(known[f"`{f.name}`"], f.dataType, wanted[f.name]) for f in changed}
+    return known.withColumns(aligned) if aligned else known  # none at all is refused by Spark Connect
 
 
 def _wanted_type(found: DataType, held: DataType, policy: OnSchemaChange) -> DataType:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from floodmark.errors import MarkMissing, SinkAhead, SinkBehind, SinkDisagrees, SinkShared, SourceChanged
-from floodmark.hwm import HWM, Span
+from floodmark.hwm import HWM, Span, is_same_batch
 from floodmark.sinks.contract import AtLeastOnce, Forgetting, Piecemeal, Recorded, Sink, ledger_id
 from floodmark.sources.contract import Request, Session, Sight, Source
 from floodmark.step.work import KEY_OF_ASIDE, OUTSIDE_KINDS, RunRequest, Work
@@ -288,8 +288,8 @@ def sinks_shared(work: Work, record: JobRecord, ledgers: Ledgers) -> dict[str, S
 def require_same_digest(job: str, sink: str, entry: Recorded, intent: Intent) -> None:
     """The same number has to stand for the same rows."""
     intended = intent.digest
-    if entry.digest is not None and entry.digest != intended:
-        raise SinkDisagrees(job, sink=sink, number=entry.number, recorded=entry.digest, intended=intended)
+    if not is_same_batch(entry.digest, intended):
+        raise SinkDisagrees(job, sink=sink, number=entry.number, recorded=str(entry.digest), intended=intended)
 
 
 def require_a_beginning(work: Work, record: JobRecord, request: RunRequest, session: Session, ledgers: Ledgers) -> None:

@@ -30,6 +30,7 @@ from floodmark.logs import get_logger
 from floodmark.phases import phase
 from floodmark.sinks.contract import Batch, Secluded, Sink, Transactional
 from floodmark.spark.faults import fault_in
+from floodmark.spark.gateway import jvm_loss
 from floodmark.spark.usage import Meter
 from floodmark.step.batch import PreparedBatch, batch_of, prepare, size_of, source_error
 from floodmark.step.checks import fit, require_columns
@@ -298,6 +299,8 @@ class Step(Engine[Outlook]):
         if isinstance(error, FloodmarkError):
             return error
         log.debug("write failed" if sink else "read failed", job=self.job, sink=sink, exc_info=error)
+        if loss := jvm_loss(error):
+            return loss
         if host := fault_in(error, "disk"):
             return DiskNotShared(self.job, sink=sink or SPOOL, reason=host)
         if intent.spool and is_damage(error, intent.spool):

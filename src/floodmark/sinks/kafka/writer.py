@@ -13,6 +13,7 @@ from itertools import groupby, pairwise
 from operator import itemgetter
 from typing import TYPE_CHECKING, TypeVar
 
+from floodmark.hwm import is_same_batch
 from floodmark.probes.kafka.client import driver_message
 from floodmark.sinks.contract import Recorded
 from floodmark.sinks.kafka.ledger import (
@@ -322,7 +323,7 @@ class Writer:
     def _rows_out_on(self, page: LedgerPage) -> int:
         """The same by the page of this batch, or of a later one."""
         plan = self.plan
-        is_other = page.digest is not None and page.digest != plan.digest
+        is_other = not is_same_batch(page.digest, plan.digest)
         is_other = is_other or not (page.done or page.token == plan.layout.token)
         if page.number > plan.number or page.is_fence or is_other:
             raise DeliveryKnown(Delivery(self.number, recorded=page.recorded))

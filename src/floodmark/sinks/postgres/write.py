@@ -172,7 +172,8 @@ def can_stream(spark: SparkSession) -> bool:
     """Whether the tasks run on this machine, as children of this driver's own JVM, and can reach a socket here."""
     import tempfile
 
-    from floodmark.spark.session import is_connect, is_local
+    from floodmark.spark.gateway import is_connect
+    from floodmark.spark.session import is_local
 
     has_room = hasattr(socket, "AF_UNIX") and len(tempfile.gettempdir()) <= LONGEST_FOLDER
     return has_room and not is_connect(spark) and is_local(spark.conf.get("spark.master", "") or "")
