@@ -26,7 +26,7 @@ def nothing_kept() -> Iterator[None]:
 
 def backend(server: PostgresServer) -> int:
     """The server's process behind the next connection."""
-    with server.kept() as connection:
+    with server.reuse() as connection:
         return connection.info.backend_pid
 
 
@@ -50,7 +50,7 @@ def test_one_that_the_server_ended_is_not_given_again(database: str) -> None:
 def test_one_with_an_open_transaction_is_closed(database: str) -> None:
     """What it holds would wait for the next batch."""
     server = PostgresServer(database)
-    with server.kept() as connection:
+    with server.reuse() as connection:
         connection.execute("begin")
     assert connection.closed
 
@@ -58,7 +58,7 @@ def test_one_with_an_open_transaction_is_closed(database: str) -> None:
 def test_a_statement_that_failed_leaves_a_connection_that_can_be_kept(database: str) -> None:
     """The error is the caller's."""
     server = PostgresServer(database)
-    with pytest.raises(psycopg.errors.UndefinedTable), server.kept() as connection, connection.transaction():
+    with pytest.raises(psycopg.errors.UndefinedTable), server.reuse() as connection, connection.transaction():
         connection.execute("select * from nothing")
     assert backend(server) == connection.info.backend_pid
 
@@ -66,7 +66,7 @@ def test_a_statement_that_failed_leaves_a_connection_that_can_be_kept(database: 
 def test_two_at_once_are_two(database: str) -> None:
     """Jobs side by side do not wait for each other."""
     server = PostgresServer(database)
-    with server.kept() as one, server.kept() as other:
+    with server.reuse() as one, server.reuse() as other:
         assert one is not other
 
 
@@ -74,12 +74,12 @@ def test_only_a_few_are_kept_however_many_jobs_there_are(database: str) -> None:
     """They are somebody's server's."""
     used: list[Connection] = []
     for number in range(KeptConnections.MOST + 3):
-        with PostgresServer(database, f"floodmark-sink/{number}").kept() as connection:
+        with PostgresServer(database, f"floodmark-sink/{number}").reuse() as connection:
             used.append(connection)
     assert [connection.closed for connection in used] == [True] * 3 + [False] * KeptConnections.MOST
 
 
 def test_a_server_that_is_not_there_is_named(database: str) -> None:
     """As without keeping."""
-    with pytest.raises(SinkUnreachable), PostgresServer("postgresql://127.0.0.1:1/none?connect_timeout=1").kept():
+    with pytest.raises(SinkUnreachable), PostgresServer("postgresql://127.0.0.1:1/none?connect_timeout=1").reuse():
         pass

@@ -77,7 +77,7 @@ class PostgresServer:
             raise SinkUnreachable(f"PostgreSQL at {self.describe()}", reason=self.reason(error)) from None
 
     @contextmanager
-    def kept(self) -> Iterator[Connection]:
+    def reuse(self) -> Iterator[Connection]:
         """As `connect`, in the driver: the connection of an earlier call if there is one, kept for later ones.
 
         A small batch asks and writes in milliseconds, and needs half a dozen connections otherwise.
