@@ -23,13 +23,14 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
     from floodmark.sinks.contract import Sink
+    from floodmark.stores.record import Receipt
     from floodmark.testing.servers import Broker
 
 FEW, MANY, FEW_ROUNDS = 10, 100_000, 3
 INSERT = (
-    "insert into orders select i, 'customer ' || i %% 50, i / 100.0, now()"
-    " from generate_series((select coalesce(max(id), 0) from orders) + 1,"
-    " (select coalesce(max(id), 0) from orders) + %s) as i"
+    "insert into {0} select i, 'customer ' || i %% 50, i / 100.0, now()"
+    " from generate_series((select coalesce(max(id), 0) from {0}) + 1,"
+    " (select coalesce(max(id), 0) from {0}) + %s) as i"
 )
 FILE_MEGABYTES = 128
 LATEST = fm.sources.Cursor("id", start="latest")
@@ -47,48 +48,55 @@ def run(rounds: int = 7, megabytes: int = 1024) -> list[Result]:
 
 
 class Bench:
-    """One session, one folder, one database with a table that grows."""
+    """One session, one folder, one database; everybody who reads has a table of his own, which grows before it."""
 
     def __init__(self, spark: SparkSession, home: Path, database: str, rounds: int) -> None:
         self.spark, self.home, self.database, self.rounds = spark, home, database, rounds
-        with psycopg.connect(database) as connection:
-            connection.execute(f"create table orders ({DEFINED})")
-            connection.execute(INSERT, [FEW])
 
-    def grow(self, rows: int) -> int:
+    def table(self) -> str:
+        """A new table with a few rows."""
+        name = f"orders_{uuid.uuid4().hex}"
+        with psycopg.connect(self.database) as connection:
+            connection.execute(f"create table {name} ({DEFINED})")
+            connection.execute(INSERT.format(name), [FEW])
+        return name
+
+    def grow(self, table: str, rows: int) -> int:
         """Add rows; the highest id before."""
         with psycopg.connect(self.database) as connection:
-            [(before,)] = connection.execute("select coalesce(max(id), 0) from orders").fetchall()
-            connection.execute(INSERT, [rows])
+            [(before,)] = connection.execute(f"select coalesce(max(id), 0) from {table}").fetchall()
+            connection.execute(INSERT.format(table), [rows])
         return int(before)
 
-    def rows_after(self, before: int) -> DataFrame:
+    def rows_after(self, table: str, before: int) -> DataFrame:
         """As a job without marks reads them."""
-        query = f"(select * from orders where id > {before}) as new"
+        query = f"(select * from {table} where id > {before}) as new"
         return self.spark.read.format("jdbc").options(**jdbc(self.database), dbtable=query).load()
 
-    def ticks(self, sink: Sink, rows: int) -> Callable[[int], None]:
-        """A job from the table into the sink, whose every turn finds so many rows more."""
-        source = fm.sources.Postgres(self.database, table="orders", cursor=LATEST)
-        return self.ticks_of(fm.Job(name=f"bench-{uuid.uuid4().hex}", source=source, sinks=[sink]), rows)
-
-    def ticks_of(self, job: fm.Job, rows: int) -> Callable[[int], None]:
-        """One job and one store, kept as a loop keeps them."""
-        store = fm.stores.open(f"sqlite:///{job.name}.db", folder=self.home)
+    def ticks(self, sink: Sink, rows: int, transform: str | None = None) -> Callable[[int], None]:
+        """A job into the sink, whose every turn finds so many rows more; it and its store are kept, as in a loop."""
+        table, name = self.table(), f"bench-{uuid.uuid4().hex}"
+        source = fm.sources.Postgres(self.database, table=table, cursor=LATEST)
+        job = fm.Job(name=name, source=source, sinks=[sink], transform=transform, spool=str(self.home / "spool"))
+        store = fm.stores.open(f"sqlite:///{name}.db", folder=self.home)
         job.run(self.spark, store)
 
         def tick(_turn: int) -> None:
-            self.grow(rows)
-            receipt = job.run(self.spark, store)
-            assert receipt.rows_read == rows, receipt
+            self.grow(table, rows)
+            self.timed(lambda: job.run(self.spark, store), rows)
 
         return tick
 
+    def timed(self, run: Callable[[], Receipt], rows: int) -> None:
+        receipt = run()
+        assert receipt.rows_read == rows, receipt
+
     def plain(self, rows: int, write: Callable[[DataFrame], object]) -> Callable[[int], None]:
         """The reference: it adds the same rows, reads them by JDBC, and writes them."""
+        table = self.table()
 
         def turn(_turn: int) -> None:
-            write(self.rows_after(self.grow(rows)))
+            write(self.rows_after(table, self.grow(table, rows)))
 
         return turn
 
@@ -108,26 +116,20 @@ class Bench:
 
     def few_rows(self) -> list[Result]:
         plain, merged = self.path(), self.path()
-        self.rows_after(0).write.format("delta").save(merged)
+        self.rows_after(self.table(), 0).write.format("delta").save(merged)
         append = self.plain(FEW, lambda rows: rows.write.format("delta").mode("append").save(plain))
         merge = self.plain(FEW, lambda rows: self.merge_into(merged, rows))
         of = f"{FEW} rows from PostgreSQL, plain JDBC read and Delta write as reference"
         ours = self.ticks(fm.sinks.Delta(self.path()), FEW)
         ours_merged = self.ticks(fm.sinks.Delta(self.path(), mode="merge", key="id"), FEW)
-        changes = self.ticks_of(self.history(), FEW)
+        history = fm.sinks.Scd2(self.path(), key="customer", sequence="placed_at", track=["amount"])
+        changes = self.ticks(history, FEW, "select customer, amount, placed_at from source")
         of_changes = f"{FEW} changes of {FEW} of 50 keys, plain JDBC read and MERGE of {FEW} rows as reference"
         return [
             compare("small batch to Delta, append", append, ours, at_most=0.5, rounds=self.rounds, of=of),
             compare("small batch to Delta, merge", merge, ours_merged, at_most=0.2, rounds=self.rounds, of=of),
             compare("small batch to Delta, scd2", merge, changes, at_most=0.6, rounds=self.rounds, of=of_changes),
         ]
-
-    def history(self) -> fm.Job:
-        """Every batch has a new version of ten customers."""
-        source = fm.sources.Postgres(self.database, table="orders", cursor=LATEST)
-        sink = fm.sinks.Scd2(self.path(), key="customer", sequence="placed_at", track=["amount"])
-        shape = "select customer, amount, placed_at from source"
-        return fm.Job(name=f"bench-{uuid.uuid4().hex}", source=source, sinks=[sink], transform=shape)
 
     def merge_into(self, table: str, rows: DataFrame) -> None:
         rows.createOrReplaceTempView("arrived")
@@ -160,10 +162,7 @@ class Bench:
         """Rows whose keys may lie in any of some large files, which `deltalake` would write anew."""
         plain, merged = self.large_table(megabytes), self.large_table(megabytes)
         merge = self.plain(FEW, lambda rows: self.merge_into(plain, rows.selectExpr("id", "id AS v")))
-        source = fm.sources.Postgres(self.database, table="orders", cursor=LATEST)
-        sink = fm.sinks.Delta(merged, mode="merge", key="id")
-        job = fm.Job(name="large", source=source, sinks=[sink], transform="select id, id as v from source")
-        ours = self.ticks_of(job, FEW)
+        ours = self.ticks(fm.sinks.Delta(merged, mode="merge", key="id"), FEW, "select id, id as v from source")
         of = f"{FEW} rows into {megabytes:,} MB, plain MERGE as reference"
         return compare("small batch into large files, merge", merge, ours, at_most=1.2, rounds=FEW_ROUNDS, of=of)
 

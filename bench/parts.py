@@ -1,6 +1,6 @@
 """What one warm batch of ten rows is made of, for each kind of sink: counts and milliseconds; not a benchmark.
 
-python bench/parts.py [KIND …]      append merge scd1 scd2 replace postgres kafka files two_sinks
+python bench/parts.py [KIND …]      append merge replace scd1 scd2 postgres kafka files
 
 Calls over py4j, Spark jobs, looks at Delta logs, connections, fsyncs, each with the time spent inside; then the ten
 functions of ours that most time is spent under. The clock is the wall's, so run it on a quiet machine.
@@ -14,7 +14,6 @@ import statistics
 import sys
 import tempfile
 import time
-import uuid
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
@@ -24,12 +23,14 @@ from unittest.mock import patch
 HERE = Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE))
 
-from bench_small_batches import FEW, LATEST, Bench  # noqa: E402 - found beside this file
+from bench_small_batches import FEW, Bench  # noqa: E402 - found beside this file
 
 import floodmark as fm  # noqa: E402
 from floodmark.testing.servers import kafka_broker, postgres_server  # noqa: E402
 
 if TYPE_CHECKING:
+    from floodmark.sinks.contract import Sink
+    from floodmark.stores.record import Receipt
     from floodmark.testing.servers import Broker
 
 TURNS = 5
@@ -78,25 +79,18 @@ def metered() -> Iterator[dict[str, Meter]]:
         yield meters
 
 
-def jobs_of(bench: Bench, kafka: Broker) -> dict[str, fm.Job]:
-    """A job of each kind from the same table."""
-    key = {"key": "customer", "sequence": "placed_at"}
-    sinks: dict[str, list[Any]] = {
-        "append": [fm.sinks.Delta(bench.path())],
-        "merge": [fm.sinks.Delta(bench.path(), mode="merge", key="id")],
-        "replace": [fm.sinks.Delta(bench.path(), mode="replace")],
-        "scd1": [fm.sinks.Scd1(bench.path(), **key)],
-        "scd2": [fm.sinks.Scd2(bench.path(), **key, track=["amount"])],
-        "postgres": [fm.sinks.Postgres(bench.database, "ours")],
-        "kafka": [fm.sinks.Kafka(kafka.bootstrap, "orders", key="id", create={"partitions": 1})],
-        "files": [fm.sinks.Files(bench.path())],
-        "two_sinks": [fm.sinks.Delta(bench.path()), fm.sinks.Postgres(bench.database, "both")],
-    }
-    source = fm.sources.Postgres(bench.database, table="orders", cursor=LATEST)
-    spool = str(bench.home / "spool")
+def sinks_of(bench: Bench, kafka: Broker) -> dict[str, Sink]:
+    """One of each kind; two are told apart by what they are asked to do."""
+    key: dict[str, Any] = {"key": "customer", "sequence": "placed_at"}
     return {
-        kind: fm.Job(name=f"{kind}-{uuid.uuid4().hex[:8]}", source=source, sinks=some, spool=spool)
-        for kind, some in sinks.items()
+        "append": fm.sinks.Delta(bench.path()),
+        "merge": fm.sinks.Delta(bench.path(), mode="merge", key="id"),
+        "replace": fm.sinks.Delta(bench.path(), mode="replace"),
+        "scd1": fm.sinks.Scd1(bench.path(), **key),
+        "scd2": fm.sinks.Scd2(bench.path(), **key, track=["amount"]),
+        "postgres": fm.sinks.Postgres(bench.database, "ours"),
+        "kafka": fm.sinks.Kafka(kafka.bootstrap, "orders", key="id", create={"partitions": 1}),
+        "files": fm.sinks.Files(bench.path()),
     }
 
 
@@ -105,18 +99,10 @@ class TimedBench(Bench):
 
     last_seconds = 0.0
 
-    def ticks_of(self, job: fm.Job, rows: int) -> Callable[[int], None]:
-        store = fm.stores.open(f"sqlite:///{job.name}.db", folder=self.home)
-        job.run(self.spark, store)
-
-        def tick(_turn: int) -> None:
-            self.grow(rows)
-            begun = time.perf_counter()
-            receipt = job.run(self.spark, store)
-            self.last_seconds = time.perf_counter() - begun
-            assert receipt.rows_read == rows, receipt
-
-        return tick
+    def timed(self, run: Callable[[], Receipt], rows: int) -> None:
+        begun = time.perf_counter()
+        super().timed(run, rows)
+        self.last_seconds = time.perf_counter() - begun
 
 
 def show(kind: str, bench: TimedBench, tick: Callable[[int], None]) -> None:
@@ -153,9 +139,9 @@ def main(kinds: list[str]) -> None:
     with tempfile.TemporaryDirectory() as name, postgres_server(Path(name) / "pg") as postgres:
         bench = TimedBench(spark, Path(name), postgres.create_database(), TURNS)
         with kafka_broker(Path(name) / "kafka") as kafka:
-            for kind, job in jobs_of(bench, kafka).items():
+            for kind, sink in sinks_of(bench, kafka).items():
                 if not kinds or kind in kinds:
-                    show(kind, bench, bench.ticks_of(job, FEW))
+                    show(kind, bench, bench.ticks(sink, FEW))
 
 
 if __name__ == "__main__":

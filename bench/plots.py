@@ -81,8 +81,9 @@ class _Frame:
 
 
 def _series(points: Sequence[Result], frame: _Frame, place: int) -> Iterable[str]:
-    for times, colour in ((lambda each: each.reference, PLAIN), (lambda each: each.ours, WITHIN)):
-        known = [(each.at, statistics.median(times(each))) for each in points if each.at and times(each)]
+    for colour in (PLAIN, WITHIN):
+        rounds = [(each.at, each.ours if colour == WITHIN else each.reference) for each in points]
+        known = [(size, statistics.median(times)) for size, times in rounds if size and times]
         places = [frame.place(size, time) for size, time in sorted(known)]
         drawn = " ".join(f"{x:.0f},{y:.0f}" for x, y in places)
         dash = f' stroke-dasharray="{DASHES[place % len(DASHES)]}"' if place % len(DASHES) else ""

@@ -136,14 +136,14 @@ def test_a_request_during_a_run_lets_it_finish_and_starts_no_other() -> None:
     assert (loop.begun, len(loop.reported)) == ([("first", 0)], 1)
 
 
-def test_a_loop_notes_its_looks_once_a_minute_and_not_all_at_one_tick() -> None:
+def test_a_loop_notes_its_looks_twice_a_minute_and_not_all_at_one_tick() -> None:
     """A note is a durable write: with hundreds of idle jobs, one for each look would be most of what a loop does."""
     clock = Clock(ends=1)
     notes, jobs = LookNotes(lambda: clock.now), [f"job-{number}" for number in range(500)]
     noted = []
-    for _ in range(181):
+    for _ in range(91):
         noted.append([job for job in jobs if notes.is_due(job)])
         clock.passes(1)
     assert noted[0] == jobs
     assert max(map(len, noted[1:])) < 50
-    assert {sum(job in each for each in noted[61:121]) for job in jobs} == {1}
+    assert {sum(job in each for each in noted[31:61]) for job in jobs} == {1}

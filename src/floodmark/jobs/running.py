@@ -90,13 +90,14 @@ class Outcome:
 
 
 class LookNotes:
-    """When a loop's look at a job has to be noted again: at once, and then about every minute.
+    """When a loop's look at a job has to be noted again: at once, and then every half minute.
 
-    A note is a durable write, and health counts in hours: with hundreds of idle jobs, a note for each look would be
-    most of what a loop does. The jobs' minutes begin at different moments, so that they are not all due at one tick.
+    A note is a durable write, and health counts in minutes and hours: with hundreds of idle jobs, a note for each look
+    would be most of what a loop does. Jobs are not all due at one tick: their second note comes sooner, each at a
+    moment of its own.
     """
 
-    SECONDS = 60.0
+    SECONDS = 30.0
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
@@ -107,7 +108,7 @@ class LookNotes:
         now, due = self._clock(), self._due.get(job)
         if due is not None and now < due:
             return False
-        share = 1.0 if due is not None else 0.5 + zlib.crc32(job.encode()) % 1000 / 1000
+        share = 1.0 if due is not None else zlib.crc32(job.encode()) % 1000 / 1000
         self._due[job] = now + self.SECONDS * share
         return True
 

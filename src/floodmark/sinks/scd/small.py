@@ -281,7 +281,7 @@ class Events:
             raise NotByArrow("two events of one key and sequence contradict each other")
         return chosen
 
-    def said(self, place: int) -> Rank:
+    def meaning(self, place: int) -> Rank:
         """What an event makes of its key: a deleted one has no values."""
         return (True,) if self.deleted[place] else (False, self.state[place])
 
@@ -301,7 +301,7 @@ def versions(events: Events, counting: Iterable[int]) -> list[Version]:
     """As `versions` of `events`."""
     found: list[Version] = []
     for _, of_key in groupby(counting, lambda n: events.key[n]):
-        runs = [list(alike) for _, alike in groupby(of_key, events.said)]
+        runs = [list(alike) for _, alike in groupby(of_key, events.meaning)]
         for place, run in enumerate(runs):
             end = runs[place + 1][0] if place + 1 < len(runs) else None
             if not events.deleted[run[-1]]:
