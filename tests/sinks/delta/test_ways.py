@@ -154,17 +154,18 @@ def test_the_look_says_what_is_small(
 
 
 def test_a_merge_into_large_files_goes_through_spark_unless_the_key_lies_in_a_small_one(
-    spark: SparkSession, tmp_path: Path
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The native writer writes whole files anew: the log tells which may have the key."""
-    noise = np.random.default_rng(1).integers(0, 2**62, 5_000_000)
-    large = pa.table({"id": pa.array(np.arange(5_000_000)), "v": pa.array(noise)})
+    monkeypatch.setattr("floodmark.sinks.delta.choice.REWRITTEN_BYTES", 100_000)
+    noise = np.random.default_rng(1).integers(0, 2**62, 20_000)
+    large = pa.table({"id": pa.array(np.arange(20_000)), "v": pa.array(noise)})
     write_deltalake(str(tmp_path), large)
-    write_deltalake(str(tmp_path), pa.table({"id": pa.array([6_000_000]), "v": pa.array([1])}), mode="append")
+    write_deltalake(str(tmp_path), pa.table({"id": pa.array([60_000]), "v": pa.array([1])}), mode="append")
     sink = Delta(str(tmp_path), mode="merge", key=("id",))
-    assert way_of(sink, frame(spark, "id long, v long", (6_000_000, 2), (6_000_001, 3)), 1) == "arrow"
-    assert way_of(sink, frame(spark, "id long, v long", (4_000_000, 2)), 2) == "spark"
-    assert spark.read.format("delta").load(str(tmp_path)).count() == 5_000_002
+    assert way_of(sink, frame(spark, "id long, v long", (60_000, 2), (60_001, 3)), 1) == "arrow"
+    assert way_of(sink, frame(spark, "id long, v long", (4_000, 2)), 2) == "spark"
+    assert spark.read.format("delta").load(str(tmp_path)).count() == 20_002
 
 
 def test_what_spark_notes_of_columns_of_a_database_keeps_no_batch_from_arrow(
