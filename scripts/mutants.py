@@ -221,6 +221,11 @@ class Trial:
 
     folder: Path = field(default_factory=lambda: Path(tempfile.mkdtemp(prefix="floodmark-mutants-")))
 
+    @property
+    def compiled(self) -> Path:
+        """What Python compiles of modules and tests is kept from one mutant to the next: half of the time."""
+        return self.folder / "compiled"
+
     def __post_init__(self) -> None:
         ignore = shutil.ignore_patterns("__pycache__")
         shutil.copytree(ROOT / "src" / "floodmark", self.folder / "floodmark", ignore=ignore)
@@ -229,20 +234,27 @@ class Trial:
         """noticed, unnoticed, or too slow (noticed, too): more CPU than was expected, however busy the machine is."""
         path = self.folder / "floodmark" / mutant.module
         before = path.read_text()
-        path.write_text(mutant.text)
+        self.put(path, mutant.text)
         try:
             return "noticed" if self.fails(mutant.module, seconds) else "unnoticed"
         except subprocess.TimeoutExpired:
             return "too slow"
         finally:
-            path.write_text(before)
+            self.put(path, before)
+
+    def put(self, path: Path, text: str) -> None:
+        """The text of a module, and no code of an earlier one: Python would take it for this one within a second."""
+        path.write_text(text)
+        for compiled in (self.compiled / path.parent.relative_to("/")).glob(f"{path.stem}.*.pyc"):
+            compiled.unlink()
 
     def fails(self, module: str, seconds: int) -> bool:
         """Whether a mapped test fails; the copy is what they import. Who waits for ever is given up, too."""
         tests = [test for test in TESTS[module] if test_file(test).exists()]
         command = [sys.executable, "-m", "pytest", "-x", "-q", "-p", "no:cacheprovider", "-m", WITHOUT_SERVERS, *tests]
         quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
-        environment = {**os.environ, "PYTHONPATH": str(self.folder), "PYTHONDONTWRITEBYTECODE": "1"}
+        inherited = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
+        environment = {**inherited, "PYTHONPATH": str(self.folder), "PYTHONPYCACHEPREFIX": str(self.compiled)}
         limited = ["bash", "-c", f'ulimit -t {seconds}; exec "$@"', "limited", *command]
         done = subprocess.run(limited, cwd=ROOT, env=environment, timeout=PATIENCE * seconds, check=False, **quiet)  # type: ignore[call-overload]
         if -done.returncode in (signal.SIGXCPU, signal.SIGKILL):

@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import os
 import signal
-import sqlite3
 import subprocess
 import sys
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -18,9 +16,8 @@ import pytest
 
 import floodmark as fm
 from floodmark.errors import CodeChanged, FloodmarkError, LeaseHeld
-from floodmark.machine import is_stopped
 from tests.crash import shop, waiting
-from tests.crash.killing import ids_in_table
+from tests.crash.killing import ids_in_table, stop_between_beats, wait_until_is_stopped
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -31,13 +28,6 @@ def wait_for(path: Path) -> None:
     while not path.exists() and time.monotonic() < deadline:
         time.sleep(0.05)
     assert path.exists()
-
-
-def wait_until_is_stopped(pid: int) -> None:
-    deadline = time.monotonic() + 10
-    while not is_stopped(pid) and time.monotonic() < deadline:
-        time.sleep(0.01)
-    assert is_stopped(pid)
 
 
 @pytest.fixture
@@ -146,29 +136,6 @@ def outcome_of(job: fm.Job, spark: SparkSession, store: fm.stores.MarkStore) -> 
         return job.run(spark, store)
     except FloodmarkError as error:
         return error
-
-
-def stop_between_beats(leader: int, database: Path) -> list[int]:
-    """Stop Python, its JVM and its workers; not in the middle of a heartbeat, whose lock nobody could end."""
-    while True:
-        stopped = processes_of_session(leader)
-        for pid in stopped:
-            os.kill(pid, signal.SIGSTOP)
-        wait_until_is_stopped(leader)
-        try:
-            with closing(sqlite3.connect(database, timeout=0.5, isolation_level=None)) as connection:
-                connection.execute("begin immediate")
-                return stopped
-        except sqlite3.OperationalError:
-            for pid in stopped:
-                os.kill(pid, signal.SIGCONT)
-            time.sleep(0.3)
-
-
-def processes_of_session(leader: int) -> list[int]:
-    """Python, its JVM and its workers."""
-    found = subprocess.run(["ps", "-o", "pid=", "-s", str(leader)], capture_output=True, text=True, check=True)
-    return [int(pid) for pid in found.stdout.split()]
 
 
 def wait_until_held_by(store: fm.stores.MarkStore, pid: int) -> None:

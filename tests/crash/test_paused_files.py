@@ -15,7 +15,7 @@ import pytest
 
 from floodmark.machine import process
 from tests.crash import pausing, shop
-from tests.crash.killing import ids_in_files
+from tests.crash.killing import ids_in_files, processes_of_session
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -28,12 +28,6 @@ def wait_until(holds: Callable[[], bool]) -> None:
     while not holds() and time.monotonic() < deadline:
         time.sleep(0.05)
     assert holds()
-
-
-def processes_of_session(leader: int) -> list[int]:
-    """Python, its JVM and its workers."""
-    found = subprocess.run(["ps", "-o", "pid=", "-s", str(leader)], capture_output=True, text=True, check=False)
-    return [int(pid) for pid in found.stdout.split()]
 
 
 @pytest.fixture

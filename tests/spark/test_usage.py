@@ -4,10 +4,18 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import pytest
+
 from floodmark.spark.usage import TAG, Meter
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+
+@pytest.fixture(autouse=True)
+def figures_of_a_busy_machine(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A run waits a moment for them and no longer; a test until they are there."""
+    monkeypatch.setattr("floodmark.spark.usage.SETTLING_MILLISECONDS", 30_000)
 
 
 def test_what_the_jobs_of_a_batch_used_is_told_without_a_job_of_its_own(spark: SparkSession) -> None:

@@ -10,11 +10,12 @@ import pytest
 from floodmark.errors import BatchClosed, CodeChanged, LeaseLost, Overtaken, SinkAhead, SinkDisagrees
 from floodmark.sinks.contract import Recorded
 from floodmark.step.engine import Clock
+from floodmark.step.intents import fence_open_batch
 from floodmark.step.run import reset_marks, set_mark
 from floodmark.step.work import RunRequest
 from floodmark.stores.lease import hold
 from floodmark.stores.memory import MemoryMarkStore
-from tests.step.unsparked import LedgerSink, RunPaused, ledger_of, step_of
+from tests.step.unsparked import LedgerSink, RunPaused, ledger_of, no_session, step_of
 
 if TYPE_CHECKING:
     from floodmark.stores.contract import MarkStore
@@ -53,6 +54,16 @@ def test_code_changed(store: MarkStore) -> None:
     with pytest.raises(CodeChanged) as stop:
         step_of(store, [1, 2], lake, code="2").run()
     assert (stop.value.confirmed, lake.rows) == (("lake",), [1, 2])
+
+
+def test_who_fences_is_told_what_the_sinks_have_after_it(store: MarkStore) -> None:
+    """A paused run may go on between the question and the fence: what was recorded before says nothing then."""
+    lake, copy = LedgerSink("lake", pauses=True), LedgerSink("copy")
+    pause(store, [1], lake, copy)
+    lake.pauses, lake.before_fence = False, lake.thaw
+    step = step_of(store, [1], lake, copy)
+    ledgers = fence_open_batch(step.work, step.read(), store.namespace, no_session)
+    assert (list(ledgers.sinks_with(1)), list(ledgers.sinks_closed_to(1))) == (["lake"], ["copy"])
 
 
 def test_sinks_are_fenced_in_the_order_in_which_they_are_written(store: MarkStore) -> None:

@@ -35,6 +35,9 @@ SPARK_LOG = "FLOODMARK_SPARK_LOG"
 UNBOUNDED = str(2**31 - 1)
 """With any lower bound Spark asks after every row how large its Arrow batch has become: half of the way to Python."""
 
+LOCKED = "floodmark.locked:"
+"""How the name of a property of the JVM begins that says which file it has locked, for whichever Python."""
+
 MOST_STAGES = "32"
 """As many stages of all queries are started side by side; more than any machine has cores for."""
 
@@ -89,20 +92,27 @@ def jvm_lock(spark: SparkSession, file: Path) -> Callable[[], None] | None:
     JVM that closes a file gives up every lock that it has of it. Raises OSError where the disk knows no locks.
     """
     jvm = spark.sparkContext._jvm
+    taken, name = jvm.java.lang.System.getProperties(), f"{LOCKED}{file.resolve()}"  # type: ignore[union-attr]
+    if taken.putIfAbsent(name, "") is not None:
+        return None  # another Python of this JVM has it, and would lose it once the file were closed here
     try:
         opened = jvm.java.io.RandomAccessFile(str(file), "rw")  # type: ignore[union-attr]
         lock = opened.getChannel().tryLock()
     except Exception as error:
+        taken.remove(name)
         reason = getattr(error, "java_exception", None)
-        if "OverlappingFileLockException" in str(reason):
-            return None  # another Python of this JVM has it, and would lose it if the file were closed here
         if reason is None:
             raise
         raise OSError(f"Spark's JVM could not lock {file}: {reason}") from error
-    if lock is None:
+
+    def release() -> None:
         opened.close()
+        taken.remove(name)
+
+    if lock is None:
+        release()
         return None
-    return opened.close  # type: ignore[no-any-return]
+    return release
 
 
 def is_forgotten(spark: SparkSession) -> bool:

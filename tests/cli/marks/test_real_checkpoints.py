@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -15,7 +13,7 @@ from confluent_kafka import Producer
 from tests.cli.conftest import CommandResult
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+    from pyspark.sql import DataFrame, SparkSession
 
     from floodmark.testing.servers import Broker
 
@@ -23,10 +21,11 @@ pytestmark = pytest.mark.spark
 Floodmark = Callable[..., CommandResult]
 
 
-def stream(home: Path, kind: str, *place: str) -> None:
+def stream(home: Path, rows: DataFrame) -> None:
     """Let a stream read all that is there now; it goes on where its checkpoint says."""
-    program = Path(__file__).with_name("streaming.py")
-    subprocess.run([sys.executable, str(program), str(home), kind, *place], check=True, timeout=240)
+    writer = rows.writeStream.format("parquet").trigger(availableNow=True)
+    writer = writer.option("checkpointLocation", str(home / "checkpoint"))
+    writer.start(str(home / "streamed")).awaitTermination()
 
 
 def project(folder: Path, source: dict[str, object]) -> None:
@@ -49,7 +48,7 @@ def test_a_stream_over_a_delta_table_is_taken_over(floodmark: Floodmark, folder:
     table = f"{folder}/lake/source"
     for first in (0, 10):
         append(spark, table, first)
-        stream(folder, "delta", table)
+        stream(folder, spark.readStream.format("delta").load(table))
     append(spark, table, 20)
     project(folder, {"type": "delta", "path": "lake/source", "changes": "append"})
     imported = floodmark("marks", "import", "--from", f"checkpoint:{folder}/checkpoint", "--select", "moved", "--yes")
@@ -69,7 +68,9 @@ def test_a_stream_over_a_topic_is_taken_over(
             producer.produce(name, str(number), partition=number % 2)
         producer.flush()
         if low == 0:
-            stream(folder, "kafka", kafka.bootstrap, name)
+            reader = spark.readStream.format("kafka").option("kafka.bootstrap.servers", kafka.bootstrap)
+            reader = reader.option("subscribe", name).option("startingOffsets", "earliest")
+            stream(folder, reader.load().selectExpr("CAST(value AS STRING) AS value"))
     project(folder, {"type": "kafka", "bootstrap": kafka.bootstrap, "topic": name, "value": "text"})
     imported = floodmark("marks", "import", "--from", f"checkpoint:{folder}/checkpoint", "--select", "moved", "--yes")
     ran = floodmark("run")

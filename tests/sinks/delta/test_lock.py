@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import json
 import os
 import shutil
@@ -187,6 +188,20 @@ def test_the_jvm_holds_the_lock_against_other_processes(spark: SparkSession, tmp
         assert jvm_lock(spark, tmp_path / LOCK_FILE) is None
     with table_lock(tmp_path, spark, patience_seconds=5):
         pass
+
+
+@pytest.mark.spark
+def test_another_python_of_the_same_jvm_waits_and_costs_nobody_the_lock(spark: SparkSession, tmp_path: Path) -> None:
+    """A JVM that closes a file gives up every lock that it has of it: who asks in vain must not have opened it."""
+    jvm = spark.sparkContext._jvm
+    assert jvm is not None
+    with table_lock(tmp_path, spark, patience_seconds=1):
+        assert [jvm_lock(spark, tmp_path / LOCK_FILE) for _ in range(3)] == [None, None, None]
+        gc.collect()
+        jvm.java.lang.System.gc()  # what was opened and let go of is closed by this
+        time.sleep(0.5)
+        assert not is_free(tmp_path)
+    assert is_free(tmp_path)
 
 
 def test_the_start_of_a_process_tells_two_with_one_number_apart() -> None:
