@@ -227,7 +227,8 @@ class Kafka:
 
     def _deliver_here(self, rows: DataFrame, plan: WritePlan, batch: Batch) -> list[Delivery]:
         """The messages come to the driver, whose own producers send them: no task has to start one."""
-        arrow = self._format.route_together(rows, plan.layout).toArrow()
+        with self._refusals(batch):
+            arrow = self._format.route_together(rows, plan.layout).toArrow()
         parts: dict[int, list[pa.RecordBatch]] = {writer: [] for writer in range(plan.layout.writers)}
         for writer, part in by_writer(arrow.to_batches(), plan.layout.partitions):
             parts[writer].append(part)
@@ -242,8 +243,14 @@ class Kafka:
             yield from deliver(plan, batches)
 
         messages = self._format.route(rows, plan.layout)
-        try:
+        with self._refusals(batch):
             return [Delivery.from_row(row) for row in messages.mapInArrow(write, DELIVERY_TYPE).collect()]
+
+    @contextmanager
+    def _refusals(self, batch: Batch) -> Iterator[None]:
+        """What a plan or a writer of ours has raised on its way through Spark, as the error that it is."""
+        try:
+            yield
         except Exception as error:
             reason = fault_in(error, "sink")
             if reason is None:
