@@ -40,6 +40,7 @@ store: sqlite:///state/marks.db
 
 spark:
   master: local[2]
+  driver.extraJavaOptions: -XX:TieredStopAtLevel=1   # over before any code is worth optimising; leave it out elsewhere
 
 jobs:
   - name: orders
