@@ -40,7 +40,6 @@ store: sqlite:///state/marks.db
 
 spark:
   master: local[2]
-  driver.extraJavaOptions: -XX:TieredStopAtLevel=1   # over before any code is worth optimising; leave it out elsewhere
 
 jobs:
   - name: orders
