@@ -1,4 +1,4 @@
-"""`floodmark demo`: one small shop in half a minute: a run, a kill in the middle of a write, the rerun, late rows.
+"""`floodmark demo`: one small shop in about a minute: a run, a kill in the middle of a write, the rerun, late rows.
 
 Everything happens in one folder, by the commands that a user would type; what they leave behind is counted against the
 files that arrived, and compared with a loop that keeps the last value, as many pipelines are.
@@ -70,7 +70,7 @@ Order = dict[str, object]
 def demo(
     folder: Annotated[Path, typer.Argument(metavar="[DIR]", help="Where the shop is made.")] = Path("floodmark-demo"),
 ) -> None:
-    """Show on a small shop what a kill in the middle of a write costs: nothing. No server, half a minute."""
+    """Show on a small shop what a kill in the middle of a write costs: nothing. No server, about a minute."""
     shop = Shop(folder)
     begun = time.monotonic()
     shop.open()
