@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import socket
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -247,6 +249,17 @@ def test_a_source_that_cannot_tell_is_absent_and_not_zero(lake: Path) -> None:
     """A name that only a catalog knows, a source whose code is not there, a mark that another table had."""
     assert rows_behind([CATALOG, PYTHON], Site(lake), MemoryMarkStore()) == {}
     assert rows_behind([DELTA], Site(lake), read_upto(0, lake, table_id="another")) == {}
+
+
+def test_a_server_that_says_nothing_is_not_waited_for_longer_than_asked(lake: Path) -> None:
+    """It is absent, and those that answered are not."""
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        url = f"postgresql://me:secret@127.0.0.1:{silent.getsockname()[1]}/shop"
+        source = {"type": "postgres", "url": url, "table": "orders", "cursor": "id"}
+        job = JobModel.model_validate({"name": "silent", "source": source, "sinks": [{"type": "console"}]})
+        begun = time.monotonic()
+        assert rows_behind([job, DELTA], Site(lake), MemoryMarkStore(), patience_seconds=2.0) == {"orders": 5}
+        assert time.monotonic() - begun < 8
 
 
 def test_a_database_is_asked_as_a_run_asks_it(tmp_path: Path, database: str) -> None:

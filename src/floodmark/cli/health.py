@@ -27,6 +27,7 @@ from floodmark.logs import get_logger
 
 if TYPE_CHECKING:
     from floodmark.health.report import Report
+    from floodmark.health.tables import TableLooks
     from floodmark.stores.record import Receipt
 
 
@@ -60,7 +61,7 @@ def health(
     raise typer.Exit(1 if report.overall == "CRITICAL" else 0)
 
 
-def metrics_text(invocation: Invocation) -> str:
+def metrics_text(invocation: Invocation, tables: TableLooks | None = None) -> str:
     """The numbers, for a collector of text files, a job that pushes them, or a page that is scraped."""
     from floodmark.health.metrics import exposition, metrics
     from floodmark.project.check import rows_behind
@@ -68,7 +69,7 @@ def metrics_text(invocation: Invocation) -> str:
 
     project, site, store = invocation.loaded_project(), invocation.site(), invocation.store()
     behind = rows_behind(project.jobs, site, store)
-    return exposition(metrics(watch_of(project, site), store, datetime.now(timezone.utc), behind))
+    return exposition(metrics(watch_of(project, site), store, datetime.now(timezone.utc), behind, tables))
 
 
 def examine_some(invocation: Invocation, select: Sequence[str], exclude: Sequence[str]) -> Report:

@@ -101,7 +101,7 @@ def pages_of(invocation: Invocation, gate: Gate) -> Pages:
         gate=gate,
         acts=Acts(tuple(options), document.folder) if gate.token else None,
         changes=lambda snapshot: last_changes(invocation, snapshot),
-        metrics=lambda: metrics_text(invocation).encode(),
+        metrics=lambda: metrics_text(invocation, known.tables).encode(),
         scrub=invocation.scrub,
         log_lines=lambda job, run: log_lines(invocation, job, run),
     )

@@ -17,13 +17,13 @@ from prometheus_client.registry import Collector
 
 from floodmark.health.checks import JobFacts
 from floodmark.health.report import HOUR
-from floodmark.health.tables import look_at
+from floodmark.health.tables import TableFacts, TableLooks
 from floodmark.stores.record import UPKEEP
 
 if TYPE_CHECKING:
     from prometheus_client.metrics_core import Metric
 
-    from floodmark.health.report import JobWatch, TableWatch, Watch
+    from floodmark.health.report import JobWatch, Watch
     from floodmark.stores.contract import MarkStore
     from floodmark.stores.record import Receipt
 
@@ -65,13 +65,19 @@ class Sample:
 
 
 def metrics(
-    watch: Watch, store: MarkStore, now: datetime, rows_behind: Mapping[str, int] | None = None
+    watch: Watch,
+    store: MarkStore,
+    now: datetime,
+    rows_behind: Mapping[str, int] | None = None,
+    tables: TableLooks | None = None,
 ) -> list[Sample]:
     """Everything that the store and the tables' logs tell, sorted by name. Raises StoreUnreachable.
 
-    `rows_behind` says of jobs whose source was asked how many rows it has above the mark.
+    `rows_behind` says of jobs whose source was asked how many rows it has above the mark. Who is asked again and again
+    keeps `tables`.
     """
-    of_tables = (sample for table in watch.tables for sample in _of_table(table, now))
+    looks = (tables or TableLooks()).look_at_all(watch.tables)
+    of_tables = (sample for facts in looks for sample in _of_table(facts, now))
     of_jobs = (sample for job in watch.jobs for sample in _of_job(job, store, now))
     behind = (Sample("mark_lag_rows", {"job": job}, rows) for job, rows in (rows_behind or {}).items())
     found = [*of_tables, *of_jobs, *behind, *_of_upkeep(watch, store)]
@@ -158,8 +164,8 @@ class LoopMetrics:
             self._broken.labels(job, rule.name, rule.action).inc(rule.failed)
 
 
-def _of_table(table: TableWatch, now: datetime) -> Iterator[Sample]:
-    facts, labels = look_at(table), {"table": table.name}
+def _of_table(facts: TableFacts, now: datetime) -> Iterator[Sample]:
+    labels = {"table": facts.name}
     if facts.error or not facts.exists:
         return
     yield Sample("table_files", labels, facts.files or 0)

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timezone
+from threading import Lock
 from typing import TYPE_CHECKING
 
 from floodmark.errors import SourceUnreadable
@@ -39,9 +41,13 @@ class TableFacts:
 
 @dataclass
 class TableLooks:
-    """Looks at tables, also again and again: one whose log has not grown since the last look is not read anew."""
+    """Looks at tables, also again and again: one whose log has not grown since the last look is not read anew.
+
+    Threads may share it; each table is looked at by one at a time.
+    """
 
     _probes: dict[str, DeltaProbe] = field(default_factory=dict)
+    _locks: dict[str, Lock] = field(default_factory=dict)
     _facts: dict[str, tuple[str, int, TableFacts]] = field(default_factory=dict)
 
     def look_at_all(self, tables: Sequence[TableWatch]) -> list[TableFacts]:
@@ -52,22 +58,24 @@ class TableLooks:
     def look_at(self, table: TableWatch) -> TableFacts:
         """Read the table's log; whatever goes wrong is a fact too."""
         try:
-            probe = self._refreshed(table.where)
-            return self._facts_of(table, probe) if probe else TableFacts(table.name, exists=False)
+            with self._refreshed(table.where) as probe:
+                return self._facts_of(table, probe) if probe else TableFacts(table.name, exists=False)
         except SourceUnreadable as error:
             return TableFacts(table.name, error=error.reason)
 
     def columns(self, where: str) -> list[str] | None:
         """As the log has them; None if it cannot be read, or is none."""
         try:
-            probe = self._refreshed(where)
-            return list(probe.columns()) if probe else None
+            with self._refreshed(where) as probe:
+                return list(probe.columns()) if probe else None
         except SourceUnreadable:
             return None
 
-    def _refreshed(self, where: str) -> DeltaProbe | None:
-        probe = self._probes.setdefault(where, DeltaProbe(where))
-        return probe if probe.refresh() else None
+    @contextmanager
+    def _refreshed(self, where: str) -> Iterator[DeltaProbe | None]:
+        with self._locks.setdefault(where, Lock()):
+            probe = self._probes.setdefault(where, DeltaProbe(where))
+            yield probe if probe.refresh() else None
 
     def _facts_of(self, table: TableWatch, probe: DeltaProbe) -> TableFacts:
         identity, version = probe.table_id(), probe.latest()

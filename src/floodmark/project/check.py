@@ -7,10 +7,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import datetime, timezone
 from functools import partial
+from queue import Empty, SimpleQueue
+from threading import Thread
+from time import monotonic
 from typing import TYPE_CHECKING, NoReturn
 
 from floodmark.errors import FloodmarkError, ModuleNeedsSpark, SinkBehind, SourceUnreadable
@@ -304,12 +307,31 @@ def delta_remarks(source: DeltaSource, mark: HWM[object] | None, session: Sessio
         yield "FM505", said, f"run the job, or ALTER TABLE {place.sql} SET TBLPROPERTIES ({listed})"
 
 
-def rows_behind(jobs: Iterable[JobModel], site: Site, store: MarkStore) -> dict[str, int]:
-    """By job, what its source has above its mark; a job is absent whose source cannot tell, or not without Spark."""
-    known = [(job, store.read(job.name) or JobRecord(job.name)) for job in jobs]
-    with ThreadPoolExecutor(AT_ONCE) as asking:  # a server that is down is waited for, and others need not be
-        found = list(asking.map(lambda pair: (pair[0].name, _behind(pair[0], pair[1], site)), known))
-    return {name: rows for name, rows in found if rows is not None}
+def rows_behind(
+    jobs: Iterable[JobModel], site: Site, store: MarkStore, patience_seconds: float | None = None
+) -> dict[str, int]:
+    """By job, what its source has above its mark; a job is absent whose source cannot tell, or not without Spark.
+
+    With patience that ends, one that has not answered by then is absent too: a server that is down is slow to say so.
+    """
+    waiting: SimpleQueue[tuple[JobModel, JobRecord]] = SimpleQueue()
+    for job in jobs:
+        waiting.put((job, store.read(job.name) or JobRecord(job.name)))
+    found: dict[str, int | None] = {}
+
+    def ask() -> None:
+        with suppress(Empty):
+            while True:
+                job, record = waiting.get_nowait()
+                found[job.name] = _behind(job, record, site)
+
+    threads = [Thread(target=ask, daemon=True) for _ in range(min(AT_ONCE, waiting.qsize()))]
+    deadline = None if patience_seconds is None else monotonic() + patience_seconds
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(None if deadline is None else max(0.0, deadline - monotonic()))
+    return {name: rows for name, rows in list(found.items()) if rows is not None}
 
 
 def sinks_behind(jobs: Iterable[JobModel], site: Site, store: MarkStore) -> dict[str, list[SinkBehind | SinkUnseen]]:

@@ -25,6 +25,10 @@ if TYPE_CHECKING:
     from floodmark.stores.contract import MarkStore
 
 
+PATIENCE_SECONDS = 3.0
+"""A source that takes longer to say how many rows it has is left out: health has more to tell."""
+
+
 def watch_of(project: Project, site: Site) -> Watch:
     """Every job, the Delta tables that they fill, and the tables that `health` names."""
     limits = Limits(
@@ -55,7 +59,7 @@ def examine_project(
     from floodmark.project.check import rows_behind, sinks_behind
 
     memory, lost = recall(store), sinks_behind(project.jobs, site, store)
-    behind = rows_behind(project.jobs, site, store) if asks_sources else {}
+    behind = rows_behind(project.jobs, site, store, PATIENCE_SECONDS) if asks_sources else {}
     return examine(watch_of(project, site), store, now, memory.counts, lost, behind, tables), memory
 
 
