@@ -121,7 +121,9 @@ def test_a_finished_spool_is_enough_unless_records_have_to_be_read_again(
     intent = intent_in(store)
     spooled = replace(intent, spool=str(tmp_path / "spool"))
     assert is_whole_in_spool(spooled, ["source 'rows'"]) is is_finished
+    assert is_whole_in_spool(spooled, ["the transform", "source 'rows'"]) is is_finished
     assert is_whole_in_spool(spooled, ["the transform"])
+    assert not is_whole_in_spool(spooled, ["the transform", "the place of dead letters"])
 
 
 Options: TypeAlias = "fm.sources.Files | fm.sources.Postgres | fm.sources.Kafka | fm.sources.Delta"

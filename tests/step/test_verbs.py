@@ -11,7 +11,8 @@ import pytest
 from floodmark.errors import ConfigError, SinkFailed, SourceEmpty
 from floodmark.hwm import ColumnIntHWM, Span
 from floodmark.sources.contract import Request, Session, Sight
-from floodmark.step.engine import session_under
+from floodmark.step.commit import record_after
+from floodmark.step.engine import OpenBatch, session_under
 from floodmark.step.intents import work_of
 from floodmark.step.looking import Outlook, marks_after
 from floodmark.step.run import set_mark
@@ -24,8 +25,10 @@ from floodmark.testing import RowsSource
 from tests.step.unsparked import Code, LedgerSink, PlainStep, no_session, step_of
 
 if TYPE_CHECKING:
+    from floodmark.hwm import Json
     from floodmark.step.batch import PreparedBatch
     from floodmark.stores.contract import MarkStore
+    from floodmark.stores.record import IntentKind
 
 NOON = datetime(2026, 11, 15, 12, tzinfo=timezone.utc)
 
@@ -199,3 +202,12 @@ def test_quarantined_rows_are_past_the_transform_and_letters_are_not() -> None:
     spooled = replace(intent("replay", outside=OutsideBatch(kind="quarantine")), spool="/nowhere/spool")
     letters = replace(intent("replay", outside=OutsideBatch()), spool="/nowhere/spool")
     assert [work_of(each, work).transform == Code() for each in (spooled, letters)] == [False, True]
+
+
+@pytest.mark.parametrize(("kind", "kept"), [("batch", {"ties": [1], "fence": 7}), ("refresh", {"fence": 7})])
+def test_a_refresh_forgets_what_was_remembered_and_a_batch_adds_to_it(kind: IntentKind, kept: dict[str, Json]) -> None:
+    """After a refresh nothing of the earlier rows is left that could be known again, or waited for."""
+    record = JobRecord("numbers", 3, extras=RecordExtras({"ties": [1]}))
+    learned = IntentExtras(remember=RecordExtras({"fence": 7}))
+    intent = Intent(4, kind, {}, NOON, "a1", None, {}, learned)
+    assert record_after(OpenBatch(record, intent, None)).extras.stored == kept
