@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pytest
 from deltalake import DeltaTable, write_deltalake
 
-from floodmark.sinks import Scd1, Scd2
 from floodmark.sinks.scd.small import SmallBatch
 from tests.sinks.batches import SMALL, UNKNOWN, batch, frame
 from tests.sinks.delta.test_ways import jobs_started
@@ -18,30 +16,11 @@ from tests.sinks.scd.histories import events, history, version_lines
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
+    from floodmark.sinks import Scd1
     from floodmark.sinks.contract import BatchSize
     from floodmark.sinks.scd.small import AddedEvents
 
 pytestmark = pytest.mark.spark
-NAMES = ("k", "part", "at", "step", "began", "v", "n", "d", "b", "a", "s")
-NESTED = "named_struct('x', nullif(1, 0), 'y', nullif(timestamp'2024-01-01', timestamp'2024-01-02'))"
-FIRST = f"double('nan'), 1.5BD, date'1500-01-01', X'00', array(1, null), {NESTED}"
-LAST = "null, null, X'01', cast(array() as array<int>), null"
-NOTHING = "null, null, null, null, null"
-LINES = (
-    f"'x', 1, timestamp'2024-01-01 00:00:00.123456', 1, timestamp'2020-01-01', {FIRST}",
-    f"'x', 1, timestamp'2024-01-01 00:00:00.123457', 1, null, {FIRST}",
-    f"'x', 1, timestamp'2024-01-01 00:00:00.123458', 1, null, -0.0D, {LAST}",
-    f"'x', 1, timestamp'2024-01-01 00:00:00.123458', 2, null, 0.0D, {LAST}",
-    f"'y', 2, timestamp'9999-12-31 23:59:59', 1, timestamp'9999-01-01', 1.0D, {NOTHING}",
-    f"'y', 2, timestamp'1600-01-01 00:00:00', 1, timestamp'1700-01-01', 2.0D, {NOTHING}",
-)
-BATCHES = (LINES[1:4], LINES[4:], LINES[:1])
-
-
-def wide_rows(spark: SparkSession, lines: Sequence[str]) -> DataFrame:
-    """With all types that any line gives a column."""
-    every, some = (spark.sql(" union all ".join(f"select {line}" for line in each)) for each in (LINES, lines))
-    return every.limit(0).union(some).toDF(*NAMES)
 
 
 def write(sink: Scd1, rows: DataFrame, number: int, size: BatchSize = SMALL) -> str | None:
@@ -49,28 +28,6 @@ def write(sink: Scd1, rows: DataFrame, number: int, size: BatchSize = SMALL) -> 
     made = batch(number, size=size)
     sink.write(rows, made)
     return made.notes.ways[sink.name]
-
-
-def contents(spark: SparkSession, folder: Path) -> list[str]:
-    """Rows of the table and of its log, and the table's feed."""
-    tables = [spark.read.format("delta").load(str(folder / name)) for name in ("t", "t__events")]
-    feed = spark.read.format("delta").option("readChangeFeed", "true").option("startingVersion", 0)
-    changes = feed.load(str(folder / "t")).drop("_commit_timestamp")
-    return [text for rows in (*tables, changes) for text in sorted(map(str, rows.collect()))]
-
-
-@pytest.mark.parametrize("kind", [Scd1, Scd2])
-def test_both_ways_make_the_same_table_log_and_feed(spark: SparkSession, tmp_path: Path, kind: type[Scd1]) -> None:
-    """Whatever the types are: NaN equals NaN, moments have microseconds, late events move what is there."""
-    options: dict[str, Any] = {"first_valid_from": "began"} if kind is Scd2 else {}
-    found = {}
-    for way, size in (("spark", UNKNOWN), ("arrow", SMALL)):
-        folder = tmp_path / way
-        sink = kind(str(folder / "t"), key=("k",), sequence=("at", "step"), partition_by=("part",), **options)
-        ways = [write(sink, wide_rows(spark, lines), number, size) for number, lines in enumerate(BATCHES, 1)]
-        assert ways == [way] * 3
-        found[way] = contents(spark, folder)
-    assert found["arrow"] == found["spark"]
 
 
 def test_a_small_batch_starts_one_spark_job(spark: SparkSession, tmp_path: Path) -> None:

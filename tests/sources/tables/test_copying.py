@@ -112,58 +112,6 @@ def test_a_small_span_is_not_worth_a_worker(spark: SparkSession, database: str) 
     assert not is_by_copy(source.read(spark, whole_span(source)).rows)
 
 
-def is_local(rows: DataFrame) -> bool:
-    return "LocalTableScan" in rows._jdf.queryExecution().executedPlan().toString()
-
-
-@pytest.mark.spark
-def test_the_second_small_span_is_read_by_the_driver_exactly_as_through_jdbc(
-    spark: SparkSession, database: str
-) -> None:
-    """By the connection that it has; the first one has shown what Spark makes of the columns."""
-    run(database, f"create table o ({COLUMNS})", f"insert into o values {ODD_VALUES}")
-    source = Postgres(database, "o", cursor="id")
-    span = whole_span(source)
-    first, second = source.read(spark, span).rows, source.read(spark, span).rows
-    assert (is_local(first), is_local(second)) == (False, True)
-    assert second.schema == first.schema
-    assert in_words(second) == in_words(first)
-
-
-@pytest.mark.spark
-def test_columns_that_were_declared_otherwise_since_are_asked_for_again(spark: SparkSession, database: str) -> None:
-    """What Spark made of the old ones says nothing of them, not even where only a length has changed."""
-    run(database, "create table o (id int primary key, v varchar(3))", "insert into o values (1, 'abc')")
-    source = Postgres(database, "o", cursor="id")
-    source.read(spark, whole_span(source))
-    run(database, "alter table o alter v type varchar(9)", "update o set v = 'abcdefghi'")
-    again = source.read(spark, whole_span(source)).rows
-    assert (is_local(again), [row.v for row in again.collect()]) == (False, ["abcdefghi"])
-
-
-@pytest.mark.spark
-def test_few_rows_that_are_large_are_not_brought_to_the_driver(spark: SparkSession, database: str) -> None:
-    """And the connection goes on after the copy that was given up."""
-    run(database, "create table o (id int primary key, t text)", "insert into o values (1, repeat('x', 3000000))")
-    source = Postgres(database, "o", cursor="id")
-    reads = [source.read(spark, whole_span(source)).rows for _ in range(3)]
-    assert [is_local(rows) for rows in reads] == [False, False, False]
-    assert [row.t for row in reads[2].select("t").collect()] == ["x" * 3_000_000]
-
-
-@pytest.mark.spark
-def test_a_value_that_spark_does_not_have_stops_a_small_batch_with_its_column_too(
-    spark: SparkSession, database: str
-) -> None:
-    """JDBC says it, as in every other batch."""
-    run(database, "create table o (id int primary key, at timestamptz)", "insert into o values (1, now())")
-    source = Postgres(database, "o", cursor="id")
-    source.read(spark, whole_span(source))
-    run(database, "insert into o values (2, 'infinity')")
-    with pytest.raises(Exception, match="floodmark value"):
-        source.read(spark, whole_span(source)).rows.collect()
-
-
 @pytest.mark.spark
 @pytest.mark.parametrize("odd", ["a int[]", "raw bytea"])
 def test_a_type_that_copy_does_not_carry_goes_through_jdbc(spark: SparkSession, database: str, odd: str) -> None:

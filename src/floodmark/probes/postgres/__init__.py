@@ -40,10 +40,9 @@ KINDS: dict[str, Kind] = {
     "uuid": "uuid",
 }
 FINDER = CursorFinder(kind_by_type(KINDS), ", ".join(KINDS))
-SETTINGS = (  # the last for old servers, which leave out the last digits of a double without it
+SETTINGS = (
     "SELECT set_config('default_transaction_read_only', 'on', false), set_config('TimeZone', 'UTC', false),"
-    " set_config('DateStyle', 'ISO, YMD', false), set_config('default_transaction_isolation', 'read committed', false),"
-    " set_config('extra_float_digits', '1', false)"
+    " set_config('DateStyle', 'ISO, YMD', false), set_config('default_transaction_isolation', 'read committed', false)"
 )
 NAMES = (
     "SELECT json_agg(a.attname ORDER BY k.place)"
@@ -92,8 +91,6 @@ class PostgresProbe(SqlProbe):
     name: str = "postgres"
     _connection: Connection[tuple[Any, ...]] | None = field(default=None, repr=False)
     _cursor: ResolvedCursor | None = None
-    layout: tuple[tuple[object, ...], ...] = ()
-    """Every column with its type and all that it was declared with, as `columns` found them last."""
 
     @property
     def dialect(self) -> Postgres:
@@ -125,9 +122,6 @@ class PostgresProbe(SqlProbe):
         with self._failing_as_unreadable():
             connection = self._open()
             columns = connection.execute(sql.encode()).description or ()
-            self.layout = tuple(
-                (each.name, each.type_code, each.display_size, each.precision, each.scale) for each in columns
-            )
             oids = [each.type_code for each in columns]
             rows = connection.execute("SELECT o, format_type(o, NULL) FROM unnest(%s::oid[]) AS o", [oids]).fetchall()
         types = {oid: str(name) for oid, name in rows}
@@ -149,23 +143,6 @@ class PostgresProbe(SqlProbe):
                         pipeline.sync()  # without it they would all be one transaction
             return [answer.fetchall() for answer in answers]
 
-    def copy(self, statement: str, most_bytes: int) -> bytes | None:
-        """What a COPY sends; None if that is more than so many bytes. Raises SourceUnreadable."""
-        pieces: list[bytes] = []
-        size = 0
-        with self._failing_as_unreadable():
-            connection = self._open()
-            try:
-                with connection.cursor().copy(statement.encode()) as answer:
-                    for piece in answer:
-                        pieces.append(bytes(piece))
-                        size += len(piece)
-                        if size > most_bytes:
-                            raise TooMuch
-            except TooMuch:
-                return None
-        return b"".join(pieces)
-
     def fetch(self, sql: str) -> list[tuple[Any, ...]]:
         with self._failing_as_unreadable():
             return self._open().execute(sql.encode()).fetchall()
@@ -184,10 +161,6 @@ class PostgresProbe(SqlProbe):
         except SourceUnreadable:
             self.close()
             raise
-
-
-class TooMuch(Exception):
-    """A COPY that is given up: the driver ends it, and the connection goes on."""
 
 
 @contextmanager

@@ -228,7 +228,7 @@ class Kafka:
     def _deliver_here(self, rows: DataFrame, plan: WritePlan, batch: Batch) -> list[Delivery]:
         """The messages come to the driver, whose own producers send them: no task has to start one."""
         with self._refusals(batch):
-            arrow = self._format.route_together(rows, plan.layout).toArrow()
+            arrow = self._format.route(rows, plan.layout).toArrow()
         parts: dict[int, list[pa.RecordBatch]] = {writer: [] for writer in range(plan.layout.writers)}
         for writer, part in by_writer(arrow.to_batches(), plan.layout.partitions):
             parts[writer].append(part)

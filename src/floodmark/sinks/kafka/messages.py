@@ -72,28 +72,15 @@ class MessageFormat:
         """
         from pyspark.sql import functions as F
 
-        # Columns travel to the writers and become messages there: as text they would be twice as large on the way.
-        own = self._with_writer(rows, layout).repartitionById(layout.writers, F.col(WRITER))
-        return self._in_order(own, content_hash(rows), layout)
-
-    def route_together(self, rows: DataFrame, layout: Layout) -> DataFrame:
-        """The same messages, each writer's in the same order, in one task: few rows need not be moved for that."""
-        return self._in_order(self._with_writer(rows, layout).coalesce(1), content_hash(rows), layout)
-
-    def _with_writer(self, rows: DataFrame, layout: Layout) -> DataFrame:
-        from pyspark.sql import functions as F
-
         content, key = content_hash(rows), self._key(rows)
         spread = content if self.key is None else F.when(key.isNull(), content).otherwise(F.xxhash64(key))
         spread = spread if self.partition is None else F.coalesce(self._chosen_partition().cast("long"), spread)
         writer = F.pmod(spread, F.lit(layout.writers)).cast("int") if layout.writers > 1 else F.lit(0)
-        return rows.withColumn(WRITER, writer)
-
-    def _in_order(self, rows: DataFrame, content: Column, layout: Layout) -> DataFrame:
-        from pyspark.sql import functions as F
-
+        placed = rows.withColumn(WRITER, writer)
+        # Columns travel to the writers and become messages there: as text they would be twice as large on the way.
+        own = placed.repartitionById(layout.writers, F.col(WRITER))
         place = F.col(POSITION) if self.has_order and POSITION in rows.columns else content
-        return self._messages(sorted_for_writers(rows.withColumn(PLACE, place)), content, layout)
+        return self._messages(sorted_for_writers(own.withColumn(PLACE, place)), content, layout)
 
     def _messages(self, rows: DataFrame, content: Column, layout: Layout) -> DataFrame:
         """Writer, key and value, headers where there are any, and the partition of rows without a key."""

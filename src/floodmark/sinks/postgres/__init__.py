@@ -140,7 +140,7 @@ class Postgres(Atomic):
 
         server = self._server(f"floodmark-sink/{batch.job}")  # a fence leaves floodmark/… out: those only read
         with self._driver_errors(batch.job, server):
-            with server.reuse() as connection:
+            with server.connect() as connection:
                 ledger = self._ledger(connection, batch.ledger(self.name))
                 ledger.ensure(connection)
                 load = self._prepare(connection, rows, batch, ledger)
@@ -218,7 +218,7 @@ class Postgres(Atomic):
 
         server = self._server()
         try:
-            with server.reuse() as connection:
+            with server.connect() as connection:
                 yield connection
         except psycopg.Error as error:
             is_held = isinstance(error, psycopg.errors.LockNotAvailable)

@@ -6,11 +6,7 @@ with a row per target, job and sink that is written in the transaction of the ro
 
 from __future__ import annotations
 
-import atexit
 import json
-import os
-import threading
-import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
@@ -76,25 +72,6 @@ class PostgresServer:
                 raise
             raise SinkUnreachable(f"PostgreSQL at {self.describe()}", reason=self.reason(error)) from None
 
-    @contextmanager
-    def reuse(self) -> Iterator[Connection]:
-        """As `connect`, in the driver: the connection of an earlier call if there is one, kept for later ones.
-
-        A small batch asks and writes in milliseconds, and needs half a dozen connections otherwise.
-        """
-        psycopg = driver()
-        connection = KEPT.take(self)
-        try:
-            connection = connection or connect(self.address, self.application, DEFAULTS, prepare_threshold=None)
-            yield connection
-        except psycopg.OperationalError as error:
-            if connection is not None and not connection.broken:
-                raise
-            raise SinkUnreachable(f"PostgreSQL at {self.describe()}", reason=self.reason(error)) from None
-        finally:
-            if connection is not None:
-                KEPT.give(self, connection)
-
     def reason(self, error: Exception) -> str:
         """What the server said, in one line."""
         diagnosis = getattr(error, "diag", None)
@@ -102,68 +79,6 @@ class PostgresServer:
         more = [getattr(diagnosis, part, None) for part in ("message_detail", "context")]
         line = "; ".join(" ".join(text.split()) for text in (message, *more) if text)
         return self.address.without_secrets(line)
-
-
-class KeptConnections:
-    """Connections of this process that nobody uses now; few, and none for long: they are somebody's server's."""
-
-    MOST = 4
-    SECONDS = 60.0
-
-    def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._idle: list[tuple[tuple[int, PostgresServer], float, Connection]] = []
-        atexit.register(self.close)
-
-    def take(self, server: PostgresServer) -> Connection | None:
-        """One that is open and answers; None if there is none."""
-        key, oldest = (os.getpid(), server), time.monotonic() - self.SECONDS
-        with self._lock:
-            found = [each for each in self._idle if each[0] == key]
-            self._idle = [each for each in self._idle if each[0] != key]
-        for _, since, connection in found:
-            if since >= oldest and self._answers(connection):
-                self._put([each for each in found if each[2] is not connection])
-                return connection
-            _close(connection)
-        return None
-
-    def give(self, server: PostgresServer, connection: Connection) -> None:
-        """Keep it, unless a transaction or a COPY is open on it, or it is broken."""
-        if connection.closed or connection.info.transaction_status != driver().pq.TransactionStatus.IDLE:
-            _close(connection)
-            return
-        self._put([((os.getpid(), server), time.monotonic(), connection)])
-
-    def close(self) -> None:
-        """Close those of this process; a child leaves its parent's alone."""
-        with self._lock:
-            idle, self._idle = self._idle, []
-        for (pid, _), _, connection in idle:
-            if pid == os.getpid():
-                _close(connection)
-
-    def _put(self, idle: list[tuple[tuple[int, PostgresServer], float, Connection]]) -> None:
-        with self._lock:
-            every = [*self._idle, *idle]
-            self._idle, given_up = every[-self.MOST :], every[: -self.MOST]
-        for _, _, connection in given_up:
-            _close(connection)
-
-    def _answers(self, connection: Connection) -> bool:
-        try:
-            connection.execute("SELECT 1")
-        except driver().Error:
-            return False
-        return True
-
-
-def _close(connection: Connection) -> None:
-    with suppress(driver().Error):
-        connection.close()
-
-
-KEPT = KeptConnections()
 
 
 @dataclass(frozen=True)

@@ -74,7 +74,7 @@ class Write:
             self._clean()
 
     def _rows_before(self) -> int | None:
-        with self.server.reuse() as connection:
+        with self.server.connect() as connection:
             entry = self.ledger.entry(connection)
         return entry.rows if entry else None
 
@@ -84,7 +84,7 @@ class Write:
         if arrow is None:
             return self._write_staged(load) if load.alters else self._write_near(load)
         self.batch.notes.ways[self.sink] = "arrow"
-        with self.server.reuse() as connection:
+        with self.server.connect() as connection:
             return self._commit(connection, load, DriverChunks(arrow, load.encoding))
 
     def _write_near(self, load: Load) -> int | None:
@@ -154,7 +154,7 @@ class Write:
         import psycopg
 
         try:
-            with self.server.reuse() as connection:
+            with self.server.connect() as connection:
                 drop_upto(connection, self.ledger, self.staging)
         except (psycopg.Error, SinkUnreachable) as error:
             log.info("staging tables stay for now", job=self.batch.job, reason=self.server.reason(error))

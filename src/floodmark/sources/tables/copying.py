@@ -1,4 +1,4 @@
-"""Reading ranges of a PostgreSQL table by COPY, inside Spark's tasks or, if few rows are there, in the driver.
+"""Reading ranges of a PostgreSQL table by COPY, inside Spark's tasks and straight into Arrow.
 
 A row that comes through JDBC is made of objects, one for each value; COPY's text is parsed a column at a time. It is
 taken where every column arrives exactly, which their types tell, and where tasks run in this very Python: elsewhere
@@ -12,9 +12,8 @@ from dataclasses import dataclass
 from io import BytesIO
 from typing import TYPE_CHECKING
 
-from floodmark.errors import SourceUnreadable
 from floodmark.postgres import Address
-from floodmark.probes.postgres import PostgresProbe, connect_read_only
+from floodmark.probes.postgres import connect_read_only
 from floodmark.probes.tables.dialects import Postgres as Dialect
 from floodmark.spark.session import runs_here
 
@@ -25,8 +24,6 @@ if TYPE_CHECKING:
 
 
 BLOCK_BYTES = 4 * 2**20
-SMALL_BYTES = 2 * 2**20
-"""What the driver reads by itself at most."""
 EXACT_FLOATS = "SET extra_float_digits = 1"
 """Old servers would otherwise leave out the last digits of a double."""
 QUOTE = Dialect().quote
@@ -38,26 +35,6 @@ class CopyReader:
 
     address: Address
     application: str
-    probe: PostgresProbe | None = None
-    """Whose connection the driver has anyway."""
-
-    def rows_here(self, spark: SparkSession, schema: StructType, statement: str) -> DataFrame | None:
-        """What one select gives, read by the driver itself: few rows cost neither a task nor another connection.
-
-        None where it takes JDBC, also to say what is wrong with a value.
-        """
-        if self.probe is None or not all(_is_exact(field.dataType) for field in schema.fields):
-            return None
-        import pyarrow as pa
-        from pyspark.sql.pandas.types import to_arrow_schema
-
-        arrow = to_arrow_schema(schema)
-        try:
-            block = self.probe.copy(_copy(schema, statement), SMALL_BYTES)
-            rows = parse(block, arrow) if block else arrow.empty_table()
-        except (SourceUnreadable, pa.ArrowInvalid):
-            return None
-        return spark.createDataFrame(rows, schema) if block is not None else None
 
     def rows(self, spark: SparkSession, schema: StructType, statements: Sequence[str]) -> DataFrame | None:
         """What these selects give, in this schema; None where it takes JDBC."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING
 
@@ -24,7 +24,6 @@ from floodmark.spark.faults import END, fault_begin
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
-    from pyspark.sql.types import StructType
 
     from floodmark.hwm import Span
     from floodmark.probes.tables import TableProbe
@@ -104,11 +103,6 @@ class Postgres(TableSource):
         return PostgresProbe(Address.parse(self.url), self.relation, self.own_cursor.request(self.key), self.name)
 
     @cached_property
-    def _kept_schemas(self) -> dict[object, StructType]:
-        """What Spark made of the columns of earlier batches."""
-        return {}
-
-    @cached_property
     def _kept_guard(self) -> Guard:
         """Kept, since it asks once whether it fits this server."""
         return postgres_guard(self.own_cursor.safety, self._kept_probe, is_by_xmin=self._is_by_xmin)
@@ -129,10 +123,8 @@ class Postgres(TableSource):
         require_ordered(cursor, self.types)
         columns = select_columns(self._kept_probe.columns(), self.types, self.description(no_session))
         application = f"floodmark/{self.name}"
-        properties = jdbc_properties(address, self.fetch_rows, application)
-        bulk, layout = CopyReader(address, application, self._kept_probe), self._kept_probe.layout
-        table = JdbcTable(jdbc_url(address), properties, SQL, self.relation, cursor, columns, bulk)
-        return replace(table, layout=layout, schemas=self._kept_schemas)
+        properties, bulk = jdbc_properties(address, self.fetch_rows, application), CopyReader(address, application)
+        return JdbcTable(jdbc_url(address), properties, SQL, self.relation, cursor, columns, bulk)
 
 
 def jdbc_url(address: Address) -> str:

@@ -57,9 +57,6 @@ class BulkReader(Protocol):
     def rows(self, spark: SparkSession, schema: StructType, statements: Sequence[str]) -> DataFrame | None:
         """What is selected `FROM` each statement, a task for each; None if not every value would arrive as it was."""
 
-    def rows_here(self, spark: SparkSession, schema: StructType, statement: str) -> DataFrame | None:
-        """The same for one statement that gives few rows, which the driver reads by itself."""
-
 
 @dataclass(frozen=True)
 class JdbcTable:
@@ -72,26 +69,12 @@ class JdbcTable:
     cursor: ResolvedCursor
     columns: Sequence[SelectedColumn]
     bulk: BulkReader | None = None
-    """Reads spans faster than JDBC, where it can."""
-    layout: object = None
-    """What the columns were declared as: of the same ones, Spark makes the same."""
-    schemas: dict[object, StructType] = field(default_factory=dict, repr=False)
-    """By layout, what Spark made of the columns: to ask it is a connection and a statement for every batch."""
+    """Reads large spans faster than JDBC, where it can."""
 
     def reading(self, spark: SparkSession, span: Span, partitions: int | None) -> Reading:
         """The rows of the span, lazily; the cursor gives their order."""
-        predicates, statement = self._predicates(span, partitions_for(spark, partitions)), self._statement(span)
-        here = self._read_here(spark, statement, predicates) if is_small(span) else None
-        return here or self._read(spark, statement, predicates, None if is_small(span) else self.bulk)
-
-    def _read_here(self, spark: SparkSession, statement: str, predicates: Sequence[str]) -> Reading | None:
-        """Few rows of columns that Spark has seen before, without it; None where that cannot be."""
-        schema = self.schemas.get(self.layout) if self.layout else None
-        if schema is None or self.bulk is None or self.cursor.columns == (XMIN,):
-            return None
-        either = " OR ".join(f"({predicate})" for predicate in predicates)
-        copied = self.bulk.rows_here(spark, schema, f"{statement} WHERE {either}")
-        return Reading(self._convert(copied), position=position(self.cursor)) if copied is not None else None
+        predicates = self._predicates(span, partitions_for(spark, partitions))
+        return self._read(spark, self._statement(span), predicates, None if is_small(span) else self.bulk)
 
     def without_rows(self, spark: SparkSession) -> Reading:
         """The columns of `reading`, by a statement that finds nothing."""
@@ -106,7 +89,6 @@ class JdbcTable:
         if self.cursor.columns == (XMIN,):  # no column of the table, so it is carried along for the order
             return Reading(self._convert(rows), hidden=own, position=position(self._own_cursor))
         rows = rows.drop(*own, WITHOUT_CURSOR)
-        self.schemas[self.layout] = rows.schema
         selects = [f"{statement} WHERE {predicate}" for predicate in predicates]
         copied = bulk.rows(spark, rows.schema, selects) if bulk else None
         return Reading(self._convert(rows if copied is None else copied), position=position(self.cursor))
