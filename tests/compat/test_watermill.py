@@ -264,7 +264,8 @@ def test_a_topic_that_is_gone_has_not_ended(topics: Topics) -> None:
     topics.make(L).put(L, *keyed("l", 1))
     broker = kafka_broker_of(topics, "gone", data_timeout=500)
     assert next(broker.get_elements(L)) == {"k": 1, "name": "l0"}
-    topics.broker.admin().delete_topics([topics.names[L]])[topics.names[L]].result(10)
+    admin = topics.broker.admin()
+    admin.delete_topics([topics.names[L]])[topics.names[L]].result(10)
     with pytest.raises(ConfigError, match="there is no topic"):
         next(broker.get_elements(L))
 

@@ -98,7 +98,7 @@ def test_a_batch_that_was_cut_off_after_its_events_is_finished(
         patched.setattr(SmallBatch, "rebuild", die)
         with pytest.raises(KeyboardInterrupt):
             write(sink, events(spark, x="b@5"), 2)
-    assert sink.begun("floodmark.prod.orders.scd2", lambda: spark) == 2
+    assert sink.partial_batch("floodmark.prod.orders.scd2", lambda: spark) == 2
     write(sink, events(spark, x="b@5"), 2)
     assert version_lines(spark, tmp_path) == {"x": "a[1,5) b[5,)"}
     assert DeltaTable(str(tmp_path / "t__events")).to_pyarrow_table().num_rows == 2

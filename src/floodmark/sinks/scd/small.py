@@ -178,10 +178,12 @@ class SmallBatch:
 
     def rows_of(self, every: pa.Table, counting: Sequence[int]) -> pa.Table:
         """The table's rows for these events, which are all that their keys have."""
+        import pyarrow as pa
+
         order, events = self.tables.order, Events(every, self.tables.order)
         payload = every.select(order.payload(every.column_names))
         if not self.is_versioned:
-            return payload.take(latest(events, counting))
+            return payload.take(pa.array(latest(events, counting), pa.int64()))  # of none, too
         return with_interval(payload, versions(events, counting), every, order)
 
     def table_schema(self, every: pa.Table) -> pa.Schema:
