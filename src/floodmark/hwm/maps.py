@@ -24,8 +24,8 @@ class FrozenMap(Mapping[K, V]):
 
     entries: InitVar[Mapping[K, V] | None] = None
     _entries: dict[K, V] = field(init=False, default_factory=dict)
-    _growth: tuple[weakref.ref[FrozenMap[K, V]], Mapping[K, V]] | None = field(init=False, default=None)
-    """The map that this one grew from, while somebody has it still, and what was added to it."""
+    _growth: list[tuple[weakref.ref[FrozenMap[K, V]], Mapping[K, V]]] = field(init=False, default_factory=list)
+    """The one map that this one grew from, while somebody has it still, and what was added to it."""
 
     def __post_init__(self, entries: Mapping[K, V] | None) -> None:
         self._entries.update(entries or {})
@@ -34,13 +34,14 @@ class FrozenMap(Mapping[K, V]):
         """A map with these entries added or replaced."""
         grown = FrozenMap(self._entries)  # the one copy, of what may be a million
         grown._entries.update(entries)
-        object.__setattr__(grown, "_growth", (weakref.ref(self), dict(entries)))
+        grown._growth.append((weakref.ref(self), dict(entries)))
         return grown
 
     def entries_since(self, older: FrozenMap[K, V]) -> Mapping[K, V] | None:
         """The entries that the older map has not, or has otherwise; None if it has keys that this one has not."""
-        if self._growth and self._growth[0]() is older:
-            return self._growth[1]
+        for before, entries in self._growth:
+            if before() is older:
+                return entries
         added = {key: value for key, value in self.items() if key not in older or older[key] != value}
         is_superset = len(self) == len(older) + sum(key not in older for key in added)
         return added if is_superset else None
