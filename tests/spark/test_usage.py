@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -47,3 +47,33 @@ def test_the_tag_of_a_batch_that_failed_is_taken_away_by_the_next(spark: SparkSe
     assert [tag for tag in spark.sparkContext.getJobTags() if tag.startswith(TAG)] == [meter.tag]
     meter.end()
     assert not [tag for tag in spark.sparkContext.getJobTags() if tag.startswith(TAG)]
+
+
+def test_stages_that_spark_skipped_and_forgot_used_nothing(spark: SparkSession) -> None:
+    """A session that has had a thousand stages forgets skipped ones at once; the others are told all the same."""
+    rows = spark.range(1000).selectExpr("id % 10 as key").groupBy("key").count().repartition(2).persist()
+    rows.collect()
+    meter = Meter.begin(spark, "three")
+    assert meter is not None
+    rows.groupBy("key").count().collect()
+    forgotten = forget_skipped_stages(spark, meter.tag)
+    used = meter.end()
+    rows.unpersist()
+    assert forgotten > 0
+    assert used["cpu_seconds"] > 0
+
+
+def forget_skipped_stages(spark: SparkSession, tag: str) -> int:
+    """As Spark's own status store does beyond its limit; how many they were."""
+    gateway: Any = spark.sparkContext._gateway
+    scala: Any = spark.sparkContext._jsc.sc()
+    scala.listenerBus().waitUntilEmpty(30_000)
+    store, kind = scala.statusStore(), gateway.jvm.java.lang.Class.forName("org.apache.spark.status.StageDataWrapper")
+    jobs = [store.job(job).stageIds() for job in scala.statusTracker().getJobIdsForTag(tag)]
+    stages = [store.lastStageAttempt(ids.apply(place)) for ids in jobs for place in range(ids.size())]
+    skipped = [stage for stage in stages if stage.status().toString() == "SKIPPED"]
+    for stage in skipped:
+        key = gateway.new_array(gateway.jvm.int, 2)
+        key[0], key[1] = stage.stageId(), stage.attemptId()
+        store.store().delete(kind, key)
+    return len(skipped)

@@ -60,10 +60,11 @@ class Meter:
     def _read(self) -> dict[str, float]:
         scala = self.context._jsc.sc()
         scala.listenerBus().waitUntilEmpty(SETTLING_MILLISECONDS)
-        store, jobs = scala.statusStore(), scala.statusTracker().getJobIdsForTag(self.tag)
-        ids = {stage for job in jobs for stage in _items(store.job(job).stageIds())}
-        stages = [store.lastStageAttempt(stage) for stage in ids]
-        if not stages:
+        store = scala.statusStore()
+        jobs = [store.job(job) for job in scala.statusTracker().getJobIdsForTag(self.tag)]
+        ids = {stage for job in jobs for stage in _items(job.stageIds())}
+        stages = [each for each in (_stage(store, stage) for stage in ids) if each is not None]
+        if not stages or len(ids) - len(stages) > sum(job.numSkippedStages() for job in jobs):
             return {}
         return {
             "cpu_seconds": round(sum(stage.executorCpuTime() for stage in stages) / NANOSECONDS, 3),
@@ -71,6 +72,16 @@ class Meter:
             "shuffle_bytes": sum(stage.shuffleReadBytes() + stage.shuffleWriteBytes() for stage in stages),
             "spill_bytes": sum(stage.memoryBytesSpilled() + stage.diskBytesSpilled() for stage in stages),
         }
+
+
+def _stage(store: Any, stage: int) -> Any:  # noqa: ANN401 - objects of the JVM
+    """The last attempt of a stage; None if it is not there: Spark forgets skipped ones first, which used nothing."""
+    from py4j.protocol import Py4JJavaError
+
+    try:
+        return store.lastStageAttempt(stage)
+    except Py4JJavaError:
+        return None
 
 
 class ScalaSequence(Protocol):

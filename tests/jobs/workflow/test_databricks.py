@@ -215,6 +215,7 @@ def test_parameters_reach_statements_of_a_real_session(spark: SparkSession) -> N
     """
     rows: Any = run_statements(around, sql, {"day": "a\\b; 'c'", "date": "it's"})
     assert [tuple(row) for row in rows.collect()] == [("a\\b; 'c'", 1, ":day", 7)]
+    spark.catalog.dropTempView("asked")  # the session is everybody's
 
 
 def test_a_part_of_a_variant_is_no_parameter() -> None:

@@ -13,6 +13,7 @@ from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from floodmark.formats import with_format, without_format
+from floodmark.patience import patiently
 from floodmark.sinks.contract import Recorded
 
 if TYPE_CHECKING:
@@ -198,9 +199,15 @@ def records_since(options: KafkaOptions, topic: str, since: Mapping[int, int]) -
     """
     from confluent_kafka import TopicPartition
 
+    from floodmark.probes.kafka import is_between_leaders
+
     consumer = options.consumer(**{"isolation.level": "read_uncommitted"})
+
+    def ask() -> dict[int, tuple[int, int]]:
+        return {p: consumer.get_watermark_offsets(TopicPartition(topic, p), timeout=30) for p in since}
+
     try:
-        bounds = {p: consumer.get_watermark_offsets(TopicPartition(topic, p), timeout=30) for p in since}
+        bounds = patiently(ask, seconds=STABLE_SECONDS, passing=is_between_leaders, pause_seconds=0.1)
     finally:
         consumer.close()
     for partition, (low, high) in bounds.items():
