@@ -76,7 +76,7 @@ def loggers_of_a_fresh_interpreter() -> Iterator[None]:
 @pytest.fixture(scope="session")
 def spark() -> Iterator[SparkSession]:
     """The suite's session: small, local, started by the first test that asks for it."""
-    settings = {"spark.master": "local[2]", "spark.driver.memory": "1g", "spark.jars.packages": DRIVERS}
+    settings = {"spark.master": "local[2]", "spark.driver.memory": "2g", "spark.jars.packages": DRIVERS}
     session = spark_session(settings, app_name="floodmark-tests")
     yield session
     session.stop()
