@@ -6,6 +6,7 @@ there is left to Spark's writer here, which has the words for it.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date
@@ -338,13 +339,18 @@ def newest_rows(arrow: pa.Table, key: Sequence[str], sequence: Sequence[str]) ->
     return arrow.take(first).select([*shown, DELETE])
 
 
-def rank(value: object) -> Any:  # noqa: ANN401 - whatever can be compared
-    """A value as something that compares as Spark does: NULL is the lowest, a struct goes field by field."""
+def rank(value: object) -> tuple[Any, ...]:
+    """A value as something that compares as Spark does: NULL is the lowest, a struct or array goes field by field,
+    NaN is the highest number and equal to itself."""
+    if value is None:
+        return (False,)
     if isinstance(value, dict):
-        value = tuple(map(rank, value.values()))
-    elif isinstance(value, list):
-        value = tuple(map(rank, value))
-    return (value is not None, value) if value is not None else (False,)
+        return (True, tuple(map(rank, value.values())))
+    if isinstance(value, list):
+        return (True, tuple(map(rank, value)))
+    if isinstance(value, float):
+        return (True, math.isnan(value), 0.0 if math.isnan(value) else value)
+    return (True, value)
 
 
 def without_deletes(arrow: pa.Table) -> pa.Table:

@@ -6,7 +6,6 @@ left to Spark by NotByArrow: other ways to settle ties, logs that were pruned, k
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -23,6 +22,7 @@ from floodmark.sinks.delta.arrow import (
     in_columns,
     keys_predicate,
     nullable,
+    rank,
     tidy_log,
 )
 from floodmark.sinks.delta.choice import NotByArrow
@@ -213,12 +213,12 @@ class RowsWriter(ArrowWriter):
         rows = in_columns(arrow, schema)
         if rows.num_rows:
             choice.require_few_bytes(probe.files(), rows, self.identity)
-            self.put(table, rows, schema)
+            self.merge_rows(table, rows, schema)
         else:
             self.save(table, all_columns(rows.drop_columns([DELETE]), table), schema)  # the number is recorded
         tidy_log(table, probe.properties())
 
-    def put(self, table: DeltaTable, rows: pa.Table, schema: StructType) -> None:
+    def merge_rows(self, table: DeltaTable, rows: pa.Table, schema: StructType) -> None:
         """One merge. Files are chosen by the key alone, as the log has times without their microseconds."""
         equal = [f"t.{quote(name)} = s.{quote(name)}" for name in self.identity if name not in INTERVAL]
         begun = [f"t.{name} IS NOT DISTINCT FROM s.{name}" for name in self.identity if name in INTERVAL]
@@ -367,16 +367,3 @@ def plain_values(column: pa.ChunkedArray) -> list[Any]:
         return column.to_pylist()  # type: ignore[no-any-return]
     except (ValueError, OverflowError) as error:
         raise NotByArrow(f"Python cannot hold a value of it: {error}") from error
-
-
-def rank(value: object) -> Rank:
-    """NULL is the lowest, a struct or array goes field by field, NaN is the highest number and equal to itself."""
-    if value is None:
-        return (False,)
-    if isinstance(value, dict):
-        return (True, tuple(map(rank, value.values())))
-    if isinstance(value, list):
-        return (True, tuple(map(rank, value)))
-    if isinstance(value, float):
-        return (True, math.isnan(value), 0.0 if math.isnan(value) else value)
-    return (True, value)
