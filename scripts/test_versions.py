@@ -93,8 +93,9 @@ def environment(interpreter: Interpreter) -> str:
     if stamp.exists() and stamp.read_text() == key:
         return python
     run([interpreter.program, "-m", "venv", "--clear", str(folder)])
-    run([python, *PIP, "-r", str(ROOT / "requirements.lock")], seconds=3 * SECONDS)
-    run([python, *PIP, "--no-deps", "--no-build-isolation", "-e", str(ROOT)])
+    lock = str(ROOT / "requirements.lock")
+    run([python, *PIP, "-r", lock], seconds=3 * SECONDS)
+    run([python, *PIP, "--no-build-isolation", "-c", lock, "-e", f"{ROOT}[onetl]"])  # every module has to import
     stamp.write_text(key)  # last: an interrupted installation starts over
     return python
 
