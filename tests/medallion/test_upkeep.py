@@ -129,3 +129,15 @@ def test_a_table_with_few_files_is_not_ordered_and_statistics_are_the_engines(sp
     wish = Upkeep("orders", str(table), zorder=("k",), after_small_files=16, analyze=True)
     report = optimize(spark, [wish], MemoryMarkStore())[0]
     assert (report.error, report.done) == (None, ("retention and statistics",))
+
+
+@pytest.mark.spark
+def test_a_table_that_no_run_has_written_to_is_no_failure(spark: SparkSession, table: Path, tmp_path: Path) -> None:
+    """A new job has none yet: that is told, and the other tables are looked after; nothing is kept as a run."""
+    store, missing = MemoryMarkStore(), Upkeep("new", str(tmp_path / "new"))
+    absent, named, there = optimize(spark, [missing, Upkeep("named", table="shop.new"), Upkeep("t", str(table))], store)
+    assert (absent.error, absent.note, absent.done) == (None, "no run has written to it yet", ())
+    assert (named.error, named.note) == (None, "no run has written to it yet")
+    assert "compaction" in there.done
+    optimize(spark, [missing], silent := MemoryMarkStore())
+    assert silent.runs() == []

@@ -28,9 +28,12 @@ from floodmark.probes.rows import cell
 from floodmark.stores.opening import folder_beside
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from floodmark.jobs.quarantine import Quarantine, Selection
 
 
+SHOWN = ("row", "batch", "broken rules")
 app = typer.Typer(add_completion=False, no_args_is_help=True, help="Show, replay and discard rows that broke a rule.")
 JobArgument = Annotated[str, typer.Argument(metavar="JOB", help="The job's name.")]
 Rule = Annotated[str | None, typer.Option(help="Only rows that broke this rule.")]
@@ -83,7 +86,12 @@ def show(
         whole = [
             (row.id[:8], str(row.number), ", ".join(row.reasons), *own) for row, own in zip(rows, cells, strict=True)
         ]
-        print_table(("id", "batch", "broken rules", *columns), whole)
+        print_table((*SHOWN, *shown_columns(columns)), whole)
+
+
+def shown_columns(columns: Sequence[str]) -> list[str]:
+    """The table's own columns as a header beside ours."""
+    return [f"{name} (column)" if name in SHOWN else name for name in columns]
 
 
 @app.command()
@@ -151,7 +159,7 @@ def settle(
         print_json({"set_aside": settled})
         return
     for sink, count in settled.items():
-        print_line(f"{job}: {count} events of {sink} are set aside")
+        print_line(f"{job}: {counted(count, 'event')} of {sink} set aside")
 
 
 def _quarantine(invocation: Invocation, job: str) -> Quarantine:
