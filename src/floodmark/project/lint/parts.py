@@ -95,7 +95,7 @@ def lint_followed(job: JobModel, project: Project, site: Site, finding: FindingA
                 said = f"{name} changes rows of the table, and the first change stops this job (exit 5)"
                 yield finding(field, "FM210", said, "changes: feed" if has_feed else f"changes: feed, and {turn_on}")
             elif not takes_added_rows and not has_feed:
-                said = f"{name} makes the table without a change feed, which this job needs"
+                said = f"{name} gives the table no change feed, which this job needs"
                 yield finding(field, "FM210", said, turn_on)
 
 
