@@ -71,9 +71,10 @@ def test_rows_that_were_put_aside_are_listed_shown_repaired_and_replayed(command
 def test_a_row_is_shown_with_one_column_of_each_name(command: Command) -> None:
     """The table's own `id` is not taken for the one that `replay --id` takes."""
     command("run")
-    header, first, _ = command("quarantine", "show", "orders").out.splitlines()
+    header, first, second = command("quarantine", "show", "orders").out.splitlines()
     assert header.split("  ")[0].strip() == "row"
     assert header.split() == ["row", "batch", "broken", "rules", "id", "amount"]
+    assert {first.split()[-1], second.split()[-1]} == {"-2.50", "0.00"}, "a decimal keeps its digits"
     asked = command("quarantine", "replay", "orders", "--id", first.split()[0], "--dry-run")
     assert asked.out == "orders: would replay 1 row\n"
 

@@ -95,8 +95,11 @@ def test_files_are_kept_as_long_as_the_slowest_reader_needs_them(table: Path) ->
 def test_compaction_leaves_the_rows_and_gives_a_reader_nothing_new(spark: SparkSession, table: Path) -> None:
     """One file instead of three; a second time there is nothing to do; a bad table does not stop the others."""
     store = reading(table, 2)
-    gone = Upkeep("gone", str(table.parent / "gone"))
-    report, bad = optimize(spark, [Upkeep("orders", str(table), vacuum=timedelta(hours=168)), gone], store)
+    log = table.parent / "broken" / "_delta_log" / "00000000000000000000.json"
+    log.parent.mkdir(parents=True)
+    log.write_text("{ not json")
+    broken = Upkeep("broken", str(table.parent / "broken"))
+    report, bad = optimize(spark, [Upkeep("orders", str(table), vacuum=timedelta(hours=168)), broken], store)
     assert (report.error, report.files_before, report.files_after) == (None, 3, 1)
     assert report.done == ("retention and statistics", "compaction", "vacuum")
     assert bad.error is not None
@@ -106,7 +109,7 @@ def test_compaction_leaves_the_rows_and_gives_a_reader_nothing_new(spark: SparkS
     again = optimize(spark, [Upkeep("orders", str(table))], store)[0]
     assert (again.done, again.files_after) == ((), 1)
     [kept] = store.runs(UPKEEP)
-    assert (kept.status, kept.durations, kept.error) == ("failed", {"orders": report.seconds}, f"gone: {bad.error}")
+    assert (kept.status, kept.durations, kept.error) == ("failed", {"orders": report.seconds}, f"broken: {bad.error}")
 
 
 @pytest.mark.spark

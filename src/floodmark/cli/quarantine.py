@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Annotated
 
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
     from floodmark.jobs.quarantine import Quarantine, Selection
 
 
+WHOLE_SECOND = re.compile(r"\.000000Z$")
 SHOWN = ("row", "batch", "broken rules")
 app = typer.Typer(add_completion=False, no_args_is_help=True, help="Show, replay and discard rows that broke a rule.")
 JobArgument = Annotated[str, typer.Argument(metavar="JOB", help="The job's name.")]
@@ -80,9 +82,9 @@ def show(
     elif not rows:
         print_line(f"{job}: no open row")
     else:
-        records = [json.loads(row.row) for row in rows]
+        records = [json.loads(row.row, parse_float=str) for row in rows]  # with all digits
         columns = list(dict.fromkeys(name for record in records for name in record))
-        cells = [[cell(record.get(name)) for name in columns] for record in records]
+        cells = [[WHOLE_SECOND.sub("Z", cell(record.get(name))) for name in columns] for record in records]
         whole = [
             (row.id[:8], str(row.number), ", ".join(row.reasons), *own) for row, own in zip(rows, cells, strict=True)
         ]
