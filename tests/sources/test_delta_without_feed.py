@@ -105,6 +105,19 @@ def test_a_commit_that_wrote_old_rows_again_stops_the_look(spark: SparkSession, 
     assert "version 2 (MERGE)" in caught.value.what
 
 
+def test_a_commit_that_only_copied_rows_is_passed_over(spark: SparkSession, tmp_path: Path) -> None:
+    """It matched a row and changed none: no reader has anything to see there, and the next append is read."""
+    folder = str(tmp_path / "t")
+    spark.range(1, 3).coalesce(1).write.format("delta").save(folder)
+    spark.range(3, 4).write.format("delta").mode("append").save(folder)
+    spark.sql(f"ALTER TABLE delta.`{folder}` SET TBLPROPERTIES (delta.enableDeletionVectors = false)")
+    spark.sql(
+        f"MERGE INTO delta.`{folder}` t USING (SELECT 1L AS id) s ON t.id = s.id WHEN MATCHED AND t.id = 77 THEN DELETE"
+    )
+    spark.range(4, 5).write.format("delta").mode("append").save(folder)
+    assert ids(spark, Delta(folder), spanned(Delta(folder), 0)) == [3, 4]
+
+
 def test_a_merge_that_only_inserted_is_taken(spark: SparkSession, plain: str) -> None:
     """What counts is what a commit did, and not what it is called."""
     merge = f"MERGE INTO delta.`{plain}` t USING (SELECT 8L AS id) s ON t.id = s.id WHEN NOT MATCHED THEN INSERT *"

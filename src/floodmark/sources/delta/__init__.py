@@ -226,7 +226,7 @@ class VersionPlanner:
             return Sight(None)
         by_files = self._goes_by_files(commits, changing[0])
         sight = self._span(after, latest, self._first_rows(changing), changing, mark)
-        return self._by_files(sight, commits) if by_files else sight
+        return self._by_files(sight) if by_files else sight
 
     def gap_of(self, span: Span) -> SourceGap:
         """For a version whose files are gone although the log still names them."""
@@ -279,29 +279,34 @@ class VersionPlanner:
         since = first.version if first is not None and switched is not None and first.version < switched else None
         if self.probe.feed_is_on() and since is None:
             return False
-        why = why_not(self.probe)
+        why = why_not(self.probe) if self.changes == "append" else None
         if self.changes == "feed" or why is not None:
             since = since if self.probe.feed_is_on() else None
             raise ChangeFeedOff(f"delta table {self.table}", where=self.sql, since=since, why=why)
         return True
 
-    def _by_files(self, sight: Sight, commits: Sequence[Commit]) -> Sight:
+    def _by_files(self, sight: Sight) -> Sight:
         """The same span without a feed; what its commits did to files is looked at before a batch is begun."""
         span = replace(sight.span, detail={**sight.span.detail, **BY_FILES}) if sight.span else None
         if span is not None:
-            self.added_files(span, commits)
+            self.added_files(span)
         return replace(sight, span=span)
 
-    def added_files(self, span: Span, commits: Sequence[Commit] = ()) -> tuple[AddedFile, ...]:
-        """The files whose rows are the span's. Raises SourceRewritten for a commit that did not only add some."""
+    def added_files(self, span: Span) -> tuple[AddedFile, ...]:
+        """The files whose rows are the span's. Raises SourceRewritten for a commit that did not only add some.
+
+        A commit that changed no row, by what the log counts, brought none either, whatever it did to files.
+        """
+        first, last = (int(str(span.detail[name])) for name in ("first", "last"))
+        changing = {each.version: each.operation for each in self.probe.commits(first - 1, last) if each.changes_rows}
         try:
-            found = self.probe.file_actions(int(str(span.detail["first"])), int(str(span.detail["last"])))
+            found = [each for each in self.probe.file_actions(first, last) if each.version in changing]
         except FileNotFoundError as error:
             raise self.gap_of(span) from error
         rewriting = next((each.version for each in found if each.rewrites), None)
         if rewriting is not None:
-            operation = next((f" ({each.operation})" for each in commits if each.version == rewriting), "")
-            raise not_append_only(self.table, f"version {rewriting}{operation} wrote rows again or removed some")
+            what = f"version {rewriting} ({changing[rewriting]}) wrote rows again or removed some"
+            raise not_append_only(self.table, what)
         files = tuple(file for each in found for file in each.added)
         why = why_not_these(files)
         if why is not None:
