@@ -14,7 +14,7 @@ setup: ## make .venv from requirements.lock and fetch the JVM connectors (needs 
 java: ## fetch a JDK into the cache folder, where no Java 17 or 21 is installed
 	@PYTHON="$(PYTHON)" scripts/setup.sh java
 
-demo: setup ## about a minute: a small shop, a kill in the middle of a write, late rows; nothing lost, nothing doubled
+demo: setup ## about half a minute: a small shop, a kill in the middle of a write, late rows; nothing lost, nothing doubled
 	@$(BIN)/floodmark demo .demo
 
 demo-platform: setup ## some minutes: two days of a platform's costs, a crash, late rows, and not a cent lost or doubled

@@ -57,7 +57,7 @@ def test_what_a_history_refused_is_listed_decided_and_pruned(command: Command, f
         ("key column k is NULL",): 1,
     }
     settled = command("quarantine", "settle", "prices", "--keep", "v = 'erp'")
-    assert settled.out == "prices: 1 events of delta are set aside\n"
+    assert settled.out == "prices: 1 event of delta set aside\n"
     pruned = json.loads(command("events", "prune", "--yes", "--json").out)
     assert pruned == {"dropped": {"prices": {"delta": 1}}}
     values = DeltaTable(folder / "prices__events").to_pyarrow_table().column("v").to_pylist()

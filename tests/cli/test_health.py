@@ -13,6 +13,7 @@ import pytest
 from deltalake import write_deltalake
 
 from floodmark import stores
+from floodmark.cli.invocation import LazySession, Tools
 from floodmark.errors import RecordsFailed
 from floodmark.hwm import ColumnIntHWM
 from floodmark.stores.lease import hold
@@ -121,6 +122,16 @@ def test_two_tables_of_one_folder_name_are_told_apart_by_their_jobs(folder: Path
     checks = json.loads(floodmark("health", "--json").out)["checks"]
     assert list(checks["data_freshness"]["subjects"]) == ["a.t", "b.t"]
     assert "one of: a.t, b.t" in floodmark("optimize", "--select", "t").err
+
+
+@pytest.mark.usefixtures("folder")
+def test_optimize_before_the_first_run_says_so_without_spark(folder: Path, floodmark: Floodmark) -> None:
+    """There is nothing to look after yet, which is no failure."""
+    job = "{name: orders, source: {type: files, path: in}, sinks: [{type: delta, path: lake/orders}]}"
+    (folder / "floodmark.yaml").write_text(f"store: memory\njobs: [{job}]\n")
+    no_spark = LazySession(lambda: pytest.fail("no session is needed"))
+    said = floodmark("optimize", tools=Tools(session=lambda _settings: no_spark))
+    assert (said.code, said.out.splitlines()[1].split("  ")[-1]) == (0, "no run has written to it yet")
 
 
 def stuck_at_b(source: Stream) -> None:

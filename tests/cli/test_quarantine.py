@@ -11,6 +11,7 @@ import pytest
 from deltalake import DeltaTable
 
 from floodmark.cli.invocation import Tools
+from floodmark.cli.quarantine import shown_columns
 from tests.cli.conftest import CommandResult
 from tests.docs.running import SharedSession
 
@@ -65,6 +66,22 @@ def test_rows_that_were_put_aside_are_listed_shown_repaired_and_replayed(command
     )
     discarded = command("quarantine", "discard", "orders", "--rule", "positive", "--yes")
     assert (discarded.out, lake(folder)) == ("orders: 1 row discarded\n", [(1, 1.5), (2, 2.5), (4, 60.0)])
+
+
+def test_a_row_is_shown_with_one_column_of_each_name(command: Command) -> None:
+    """The table's own `id` is not taken for the one that `replay --id` takes."""
+    command("run")
+    header, first, second = command("quarantine", "show", "orders").out.splitlines()
+    assert header.split("  ")[0].strip() == "row"
+    assert header.split() == ["row", "batch", "broken", "rules", "id", "amount"]
+    assert {first.split()[-1], second.split()[-1]} == {"-2.50", "0.00"}, "a decimal keeps its digits"
+    asked = command("quarantine", "replay", "orders", "--id", first.split()[0], "--dry-run")
+    assert asked.out == "orders: would replay 1 row\n"
+
+
+def test_columns_that_are_named_as_ours_are_told_apart() -> None:
+    """A person sees which one is whose."""
+    assert shown_columns(["id", "batch", "row"]) == ["id", "batch (column)", "row (column)"]
 
 
 def test_a_rule_that_fails_the_batch_is_exit_1_in_two_lines_and_kept_for_the_history(

@@ -33,3 +33,7 @@ def test_the_tutorial_does_what_it_says(tmp_path: Path) -> None:
     assert rows.filter(pa.compute.equal(rows.column("id"), 903)).column("amount").to_pylist()[0] > 0
     assert "is open" in ran.stdout
     assert (tmp_path / "shop/report.html").exists()
+    last = DeltaTable(str(tmp_path / "shop/lake/last_orders")).to_pyarrow_table().to_pylist()
+    assert {row["customer"]: row["last_order"] for row in last}["dora"] == 905
+    bronze = DeltaTable(str(tmp_path / "shop/lake/bronze_orders")).to_pyarrow_table()
+    assert len(bronze) > len(ids), "every row as it came"

@@ -95,8 +95,11 @@ def test_files_are_kept_as_long_as_the_slowest_reader_needs_them(table: Path) ->
 def test_compaction_leaves_the_rows_and_gives_a_reader_nothing_new(spark: SparkSession, table: Path) -> None:
     """One file instead of three; a second time there is nothing to do; a bad table does not stop the others."""
     store = reading(table, 2)
-    gone = Upkeep("gone", str(table.parent / "gone"))
-    report, bad = optimize(spark, [Upkeep("orders", str(table), vacuum=timedelta(hours=168)), gone], store)
+    log = table.parent / "broken" / "_delta_log" / "00000000000000000000.json"
+    log.parent.mkdir(parents=True)
+    log.write_text("{ not json")
+    broken = Upkeep("broken", str(table.parent / "broken"))
+    report, bad = optimize(spark, [Upkeep("orders", str(table), vacuum=timedelta(hours=168)), broken], store)
     assert (report.error, report.files_before, report.files_after) == (None, 3, 1)
     assert report.done == ("retention and statistics", "compaction", "vacuum")
     assert bad.error is not None
@@ -106,7 +109,7 @@ def test_compaction_leaves_the_rows_and_gives_a_reader_nothing_new(spark: SparkS
     again = optimize(spark, [Upkeep("orders", str(table))], store)[0]
     assert (again.done, again.files_after) == ((), 1)
     [kept] = store.runs(UPKEEP)
-    assert (kept.status, kept.durations, kept.error) == ("failed", {"orders": report.seconds}, f"gone: {bad.error}")
+    assert (kept.status, kept.durations, kept.error) == ("failed", {"orders": report.seconds}, f"broken: {bad.error}")
 
 
 @pytest.mark.spark
@@ -129,3 +132,15 @@ def test_a_table_with_few_files_is_not_ordered_and_statistics_are_the_engines(sp
     wish = Upkeep("orders", str(table), zorder=("k",), after_small_files=16, analyze=True)
     report = optimize(spark, [wish], MemoryMarkStore())[0]
     assert (report.error, report.done) == (None, ("retention and statistics",))
+
+
+@pytest.mark.spark
+def test_a_table_that_no_run_has_written_to_is_no_failure(spark: SparkSession, table: Path, tmp_path: Path) -> None:
+    """A new job has none yet: that is told, and the other tables are looked after; nothing is kept as a run."""
+    store, missing = MemoryMarkStore(), Upkeep("new", str(tmp_path / "new"))
+    absent, named, there = optimize(spark, [missing, Upkeep("named", table="shop.new"), Upkeep("t", str(table))], store)
+    assert (absent.error, absent.note, absent.done) == (None, "no run has written to it yet", ())
+    assert (named.error, named.note) == (None, "no run has written to it yet")
+    assert "compaction" in there.done
+    optimize(spark, [missing], silent := MemoryMarkStore())
+    assert silent.runs() == []

@@ -177,3 +177,26 @@ def test_the_log_tells_what_a_commit_did(
 def test_a_place_is_local_or_has_its_drivers_name(where: str, local: str | None, native: str) -> None:
     """Hadoop and native drivers call the same store differently."""
     assert (local_path(where), native_uri(where)) == (Path(local) if local else None, native)
+
+
+def test_the_files_that_commits_added_are_told_by_their_log(tmp_path: Path) -> None:
+    """With partitions and version; what compaction moves is no addition, and a delete is a rewrite."""
+    folder = tmp_path / "a table é+"
+    write_deltalake(folder, pa.table({"id": [1], "day": ["a b"]}), partition_by=["day"])
+    write_deltalake(folder, pa.table({"id": [2], "day": ["a b"]}), mode="append")
+    DeltaTable(folder).optimize.compact()
+    DeltaTable(folder).delete("id = 2")
+    first, second, compaction, delete = DeltaProbe(str(folder)).file_actions(0, 3)
+    [file] = second.added
+    assert (file.partition, file.version, file.name in file.path) == ({"day": "a b"}, 1, True)
+    assert (len(first.added), compaction.added, compaction.rewrites) == (1, (), False)
+    assert [each.rewrites for each in (first, second, delete)] == [False, False, True]
+    assert file.timestamp_ms > 0
+
+
+def test_a_commit_whose_log_was_cleaned_away_has_no_files_to_tell(tmp_path: Path) -> None:
+    """It must not look like a commit that added none."""
+    probe = made(tmp_path / "t")
+    (tmp_path / "t" / "_delta_log" / "00000000000000000000.json").unlink()
+    with pytest.raises(FileNotFoundError):
+        probe.file_actions(0, 0)

@@ -167,14 +167,15 @@ def test_append_hides_the_columns_of_the_feed(spark: SparkSession, lake: str) ->
     assert reading.rows.drop(*reading.hidden).columns == ["id"]
 
 
-def test_without_the_feed_the_first_run_already_stops_with_the_statement(spark: SparkSession, tmp_path: Path) -> None:
-    """What is committed before the feed is on could never be read afterwards."""
+def test_without_the_feed_changes_cannot_be_followed(spark: SparkSession, tmp_path: Path) -> None:
+    """The first run stops already, with the statement: what is committed before could never be read afterwards."""
     spark.range(1).write.format("delta").save(str(tmp_path))
+    source = Delta(str(tmp_path), changes="feed")
     with pytest.raises(ChangeFeedOff) as caught:
-        look(Delta(str(tmp_path)))
+        look(source)
     assert caught.value.hint == f"ALTER TABLE delta.`{tmp_path}` SET TBLPROPERTIES (delta.enableChangeDataFeed = true)"
     spark.sql(caught.value.hint)
-    assert ids(spark, Delta(str(tmp_path)), spanned(Delta(str(tmp_path)))) == [0]
+    assert ids(spark, source, spanned(source)) == [0]
 
 
 def test_a_change_from_before_the_feed_was_on_is_not_passed_over(spark: SparkSession, tmp_path: Path) -> None:
@@ -183,7 +184,7 @@ def test_a_change_from_before_the_feed_was_on_is_not_passed_over(spark: SparkSes
     spark.range(1, 2).write.format("delta").mode("append").save(str(tmp_path))
     spark.sql(f"ALTER TABLE delta.`{tmp_path}` SET TBLPROPERTIES (delta.enableChangeDataFeed = true)")
     with pytest.raises(ChangeFeedOff) as caught:
-        look(Delta(str(tmp_path)), 0)
+        look(Delta(str(tmp_path), changes="feed"), 0)
     assert caught.value.since == 1
 
 

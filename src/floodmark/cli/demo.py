@@ -1,4 +1,4 @@
-"""`floodmark demo`: one small shop in about a minute: a run, a kill in the middle of a write, the rerun, late rows.
+"""`floodmark demo`: one small shop in half a minute: a run, a kill in the middle of a write, the rerun, late rows.
 
 Everything happens in one folder, by the commands that a user would type; what they leave behind is counted against the
 files that arrived, and compared with a loop that keeps the last value, as many pipelines are.
@@ -70,7 +70,7 @@ Order = dict[str, object]
 def demo(
     folder: Annotated[Path, typer.Argument(metavar="[DIR]", help="Where the shop is made.")] = Path("floodmark-demo"),
 ) -> None:
-    """Show on a small shop what a kill in the middle of a write costs: nothing. No server, about a minute."""
+    """Show on a small shop what a kill in the middle of a write costs: nothing. No server, about half a minute."""
     shop = Shop(folder)
     begun = time.monotonic()
     shop.open()
@@ -196,14 +196,14 @@ class Story:
 
     def first_days(self) -> None:
         """Two days of orders arrive, and a run reads them."""
-        self.shop.arrive("2026-03-02", list(orders_of(0)))
-        self.shop.arrive("2026-03-03", list(orders_of(1)))
+        self.shop.arrive("mon", list(orders_of(0)))
+        self.shop.arrive("tue", list(orders_of(1)))
         self.shop.usual_loop.run(self.shop.arrived())
         self.shop.call("run")
 
     def a_kill(self) -> None:
         """The third day arrives; this run is killed in the middle of its second sink."""
-        self.shop.arrive("2026-03-04", list(orders_of(2)))
+        self.shop.arrive("wed", list(orders_of(2)))
         self.shop.usual_loop.run(self.shop.arrived(), is_killed=True)
         self.shop.run_and_kill()
         self.shop.call("marks", "show")
@@ -215,7 +215,7 @@ class Story:
 
     def late_and_broken(self) -> None:
         """Orders of the first day come late, and one that cannot be right."""
-        self.shop.arrive("2026-03-05", [*late_orders(), BROKEN])
+        self.shop.arrive("late", [*late_orders(), BROKEN])
         self.shop.usual_loop.run(self.shop.arrived())
         self.shop.call("run")
         self.shop.call("quarantine", "show", "orders")

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from floodmark.cli.invocation import Invocation
-from floodmark.cli.output import AsJson, Yes, print_json, print_line
+from floodmark.cli.output import AsJson, Yes, counted, print_json, print_line
 from floodmark.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -53,7 +53,7 @@ def prune(
         return
     for name, by_sink in dropped.items():
         for sink, count in by_sink.items():
-            print_line(f"{name}: {count} events dropped from the log of {sink}")
+            print_line(f"{name}: {counted(count, 'event')} dropped from the log of {sink}")
 
 
 def pruned_jobs(invocation: Invocation, job: str | None, before: str | None) -> list[Job]:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from floodmark.cli.invocation import Invocation
-from floodmark.cli.output import AsJson, DryRun, print_json, print_line, print_table
+from floodmark.cli.output import AsJson, DryRun, counted, print_json, print_line, print_table
 from floodmark.errors import ConfigError, FloodmarkError, JobNotFound
 
 if TYPE_CHECKING:
@@ -48,7 +48,7 @@ def optimize(
         with_options(each, columns, statistics=statistics, vacuum=vacuum)
         for each in select_tables(invocation, select or ())
     ]
-    reports = optimize_tables(invocation.session()(), tables, invocation.store(), dry_run=dry_run)
+    reports = optimize_tables(invocation.session(), tables, invocation.store(), dry_run=dry_run)
     reports = [replace(each, error=each.error and invocation.scrub(each.error)) for each in reports]
     pruned = {} if dry_run or select else prune_logs(invocation)
     if as_json:
@@ -69,7 +69,7 @@ def prune_logs(invocation: Invocation) -> dict[str, str]:
     for job in jobs_that_keep(invocation.jobs(())):
         try:
             dropped = prune_events(job, None, invocation.session()(), invocation.store())
-            told[job.name] = f"{sum(dropped.values())} events dropped"
+            told[job.name] = f"{counted(sum(dropped.values()), 'event')} dropped"
         except FloodmarkError as error:  # it is the report of this job, and the next one is tried
             told[job.name] = f"events were not pruned: {invocation.scrub(error.message)}"
     return told
@@ -135,7 +135,7 @@ def _print(reports: Sequence[TableReport]) -> None:
             f"{each.files_before} → {each.files_after}",
             f"{each.bytes_before} → {each.bytes_after}",
             f"{each.seconds:.1f}",
-            each.error or ", ".join(each.done) or "nothing to do",
+            each.error or each.note or ", ".join(each.done) or "nothing to do",
         )
         for each in reports
     ]

@@ -139,7 +139,7 @@ def print_table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
         print_line("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip())
 
 
-PASTED = ("run", "id", "letter")
+PASTED = ("run", "row", "id", "letter")
 """Columns of ids, which are never cut or broken: people paste them into the next command."""
 
 

@@ -55,7 +55,13 @@ jobs:
     transform:
       sql: select *, cast(amount * 100 as long) as cents from source
     sinks:                               # written in this order; each batch exactly once, through a kill at any instant
-      - {name: lake, type: delta, path: lake/orders, mode: merge, key: [id], sequence: [ordered_at]}
+      - name: lake
+        type: delta
+        path: lake/orders
+        mode: merge
+        key: [id]
+        sequence: [ordered_at]
+        change_feed: true                # a job that reads this table can follow its updates (changes: feed)
     every: 5s                            # for `floodmark run --loop`
 """
 FIRST_DAY = (

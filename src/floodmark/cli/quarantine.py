@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Annotated
 
@@ -28,9 +29,13 @@ from floodmark.probes.rows import cell
 from floodmark.stores.opening import folder_beside
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from floodmark.jobs.quarantine import Quarantine, Selection
 
 
+WHOLE_SECOND = re.compile(r"\.000000Z$")
+SHOWN = ("row", "batch", "broken rules")
 app = typer.Typer(add_completion=False, no_args_is_help=True, help="Show, replay and discard rows that broke a rule.")
 JobArgument = Annotated[str, typer.Argument(metavar="JOB", help="The job's name.")]
 Rule = Annotated[str | None, typer.Option(help="Only rows that broke this rule.")]
@@ -77,13 +82,18 @@ def show(
     elif not rows:
         print_line(f"{job}: no open row")
     else:
-        records = [json.loads(row.row) for row in rows]
+        records = [json.loads(row.row, parse_float=str) for row in rows]  # with all digits
         columns = list(dict.fromkeys(name for record in records for name in record))
-        cells = [[cell(record.get(name)) for name in columns] for record in records]
+        cells = [[WHOLE_SECOND.sub("Z", cell(record.get(name))) for name in columns] for record in records]
         whole = [
             (row.id[:8], str(row.number), ", ".join(row.reasons), *own) for row, own in zip(rows, cells, strict=True)
         ]
-        print_table(("id", "batch", "broken rules", *columns), whole)
+        print_table((*SHOWN, *shown_columns(columns)), whole)
+
+
+def shown_columns(columns: Sequence[str]) -> list[str]:
+    """The table's own columns as a header beside ours."""
+    return [f"{name} (column)" if name in SHOWN else name for name in columns]
 
 
 @app.command()
@@ -151,7 +161,7 @@ def settle(
         print_json({"set_aside": settled})
         return
     for sink, count in settled.items():
-        print_line(f"{job}: {count} events of {sink} are set aside")
+        print_line(f"{job}: {counted(count, 'event')} of {sink} set aside")
 
 
 def _quarantine(invocation: Invocation, job: str) -> Quarantine:

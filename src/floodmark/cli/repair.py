@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 
 from floodmark.cli.invocation import Invocation
-from floodmark.cli.output import AsJson, OneJob, Select, one_job, print_json, print_line, run_entry, run_line
+from floodmark.cli.output import AsJson, OneJob, Select, counted, one_job, print_json, print_line, run_entry, run_line
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -87,7 +87,7 @@ def _difference_lines(found: ReconcileResult) -> list[str]:
         f"{what}, all the same" if same else f"{what}, {counts}",
         *(f"  {note}" for note in found.notes),
         *(f"  {s.what}: {_key_text(s.key)}{' in ' + ', '.join(s.columns) if s.columns else ''}" for s in found.samples),
-        *([f"  repaired: {sum(found.receipt.rows_written.values())} rows"] if found.receipt else []),
+        *([f"  repaired: {counted(sum(found.receipt.rows_written.values()), 'row')}"] if found.receipt else []),
         *(["  Try: --repair"] if not found.agrees else []),
     ]
 

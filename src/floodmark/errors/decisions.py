@@ -272,14 +272,19 @@ class SourceEmpty(DecisionNeeded):
 
 
 class ChangeFeedOff(DecisionNeeded):
-    """A Delta source does not record its changes, so what comes after a snapshot could not be read."""
+    """A Delta source does not record its changes, so what comes after a snapshot could not be read.
 
-    def __init__(self, source: str, *, where: str, since: int | None = None) -> None:
+    `why` says what keeps rows that were only added from being read without it.
+    """
+
+    def __init__(self, source: str, *, where: str, since: int | None = None, why: str | None = None) -> None:
         when = f"was off at version {since}, which was not read yet" if since is not None else "is off"
+        when = f"{when}, and it is needed: {why}" if why else when
+        when = when if since is not None else f"{when}. A Delta sink with `change_feed: true` switches it on"
         turn_on = f"ALTER TABLE {where} SET TBLPROPERTIES (delta.enableChangeDataFeed = true)"
         fix = "`floodmark run --full-refresh` starts again from a snapshot"
         super().__init__(f"the change feed of {source} {when}.", hint=fix if since is not None else turn_on)
-        self.source, self.where, self.since = source, where, since
+        self.source, self.where, self.since, self.why = source, where, since, why
 
 
 class SchemaChanged(DecisionNeeded):

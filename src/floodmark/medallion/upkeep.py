@@ -37,6 +37,7 @@ if TYPE_CHECKING:
 
     from floodmark.hwm import Json
     from floodmark.sinks.scd.maintenance import Moment
+    from floodmark.sources.contract import Session
     from floodmark.stores.contract import MarkStore
 
 
@@ -70,7 +71,7 @@ class Upkeep:
 
 @dataclass(frozen=True)
 class TableReport:
-    """What was done to a table, or why it could not be."""
+    """What was done to a table, or why it could not be; `note` says why there was nothing to do."""
 
     table: str
     done: tuple[str, ...] = ()
@@ -80,17 +81,22 @@ class TableReport:
     bytes_after: int = 0
     seconds: float = 0.0
     error: str | None = None
+    note: str | None = None
 
     def serialize(self) -> dict[str, Json]:
         return {**asdict(self), "done": list(self.done)}
 
 
 def optimize(
-    spark: SparkSession, tables: Sequence[Upkeep], store: MarkStore, *, dry_run: bool = False
+    spark: SparkSession | Session, tables: Sequence[Upkeep], store: MarkStore, *, dry_run: bool = False
 ) -> list[TableReport]:
-    """Look after each table in turn; one that cannot be does not stop the others. What was done is kept as a run."""
+    """Look after each table in turn; one that cannot be does not stop the others. What was done is kept as a run.
+
+    A function that gives the session is called only if a table is there, or has to be looked up by its name.
+    """
     started = datetime.now(timezone.utc)
-    reports = [_look_after(spark, each, store, dry_run=dry_run) for each in tables]
+    session: Session = spark if callable(spark) else lambda: spark
+    reports = [_look_after(session, each, store, dry_run=dry_run) for each in tables]
     if not dry_run and any(report.done or report.error for report in reports):
         store.add_run(receipt_of(reports, started))
     return reports
@@ -111,10 +117,12 @@ def receipt_of(reports: Sequence[TableReport], started: datetime) -> Receipt:
     )
 
 
-def _look_after(spark: SparkSession, upkeep: Upkeep, store: MarkStore, *, dry_run: bool) -> TableReport:
+def _look_after(session: Session, upkeep: Upkeep, store: MarkStore, *, dry_run: bool) -> TableReport:
     started, report = time.monotonic(), TableReport(upkeep.name)
     try:
-        work = TableWork.on(spark, upkeep, store)
+        work = TableWork.on(session, upkeep, store)
+        if work is None:
+            return replace(report, note="no run has written to it yet")
         report = replace(report, files_before=work.files, bytes_before=work.bytes)
         done = work.plan() if dry_run else work.do()
         files, size = work.probe.files_and_bytes()
@@ -140,12 +148,16 @@ class TableWork:
         self.files, self.bytes = self.probe.files_and_bytes()
 
     @classmethod
-    def on(cls, spark: SparkSession, upkeep: Upkeep, store: MarkStore) -> TableWork:
+    def on(cls, session: Session, upkeep: Upkeep, store: MarkStore) -> TableWork | None:
+        """None if there is no such table yet."""
         place = upkeep.place()
-        probe = DeltaProbe(place.location(lambda: spark) or str(place))
-        readers = readers_of(probe.table_id(), store)
-        now = datetime.now(timezone.utc)
-        return cls(spark, upkeep, place, probe, safe_retention(probe, readers, upkeep.vacuum or DEFAULT_VACUUM, now))
+        location = place.location(session)
+        probe = None if location is None else DeltaProbe(location)
+        if probe is None or not probe.refresh():
+            return None
+        readers, now = readers_of(probe.table_id(), store), datetime.now(timezone.utc)
+        retention = safe_retention(probe, readers, upkeep.vacuum or DEFAULT_VACUUM, now)
+        return cls(session(), upkeep, place, probe, retention)
 
     def statements(self) -> Iterator[tuple[str, str]]:
         """(what it does, the statement), in order."""

@@ -1,4 +1,4 @@
-"""Typed functions over joined streams (seed 003): declare what goes together, and the mill turns it on Spark."""
+"""Typed functions over joined streams: declare what goes together, and the mill turns it on Spark."""
 
 from __future__ import annotations
 

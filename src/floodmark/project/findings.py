@@ -35,6 +35,7 @@ RULES: dict[str, tuple[Severity, str]] = {
     "FM207": ("warning", "a folder of this machine, and executors on others"),
     "FM208": ("warning", "a frozen fact over a dimension that drops superseded versions"),
     "FM209": ("warning", "a JDBC driver that nothing brings"),
+    "FM210": ("warning", "a table that another job fills in a way that this one cannot follow"),
     "FM301": ("note", "the batch is frozen in the spool before it is written"),
     "FM302": ("note", "a sink that repeats rows after a crash"),
     "FM303": ("note", "a spool on one machine, and a store that several share"),

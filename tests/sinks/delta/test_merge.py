@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import pytest
 
@@ -82,6 +83,23 @@ def test_the_first_merge_makes_the_table_in_one_commit_with_the_feed_that_is_ask
     probe = DeltaProbe(str(tmp_path))
     assert (probe.refresh(), probe.feed_is_on(), probe.latest()) == (True, True, 0)
     assert delta_rows(spark, tmp_path) == [(1, "a"), (2, "b")]
+
+
+@pytest.mark.parametrize("writer", ["auto", "spark"])
+def test_a_table_gets_its_feed_with_the_next_batch_if_the_sink_asks_for_it_later(
+    batch: BatchMaker, spark: SparkSession, ab: DataFrame, tmp_path: Path, writer: Literal["auto", "spark"]
+) -> None:
+    """A setting that is ignored without a word would be found out by the reader's error; a repeat switches nothing."""
+    plain = Delta(str(tmp_path), mode="merge", key=("id",), writer=writer)
+    plain.write(ab, batch(1))
+    followed = replace(plain, change_feed=True)
+    followed.write(frame(spark, ID_V, (2, "c")), batch(2))
+    followed.write(frame(spark, ID_V, (2, "c")), batch(2))
+    probe = DeltaProbe(str(tmp_path))
+    assert (probe.refresh(), probe.feed_is_on(), probe.latest()) == (True, True, 2)
+    changes = spark.read.format("delta").option("readChangeFeed", "true").option("startingVersion", "2")
+    found = changes.load(str(tmp_path)).select("_change_type", "id", "v").collect()
+    assert sorted(map(tuple, found)) == [("update_postimage", 2, "c"), ("update_preimage", 2, "b")]
 
 
 def test_without_any_order_two_different_rows_of_a_key_stop_the_merge(

@@ -11,7 +11,7 @@ import typer
 
 from floodmark.cli.deadletters.letters import JobLetters, Letter, StreamLetters, letter_holder, letter_holders
 from floodmark.cli.invocation import Invocation
-from floodmark.cli.output import AsJson, DryRun, Yes, confirm, print_json, print_line, print_table
+from floodmark.cli.output import AsJson, DryRun, Yes, confirm, counted, print_json, print_line, print_table
 from floodmark.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -90,7 +90,7 @@ def replay(
             f"the steps of stream '{name}' are in your program.",
             hint=f"floodmark deadletters replay {name} --from MODULE:STREAM, where STREAM is what from_kafka returned",
         )
-    if confirm(f"replay {len(letters)} dead letters of '{name}'", yes=yes or as_json, dry_run=dry_run):
+    if confirm(f"replay {counted(len(letters), 'dead letter')} of '{name}'", yes=yes or as_json, dry_run=dry_run):
         result = _replay_stream(holder, letters, origin)
         _report_stream(result, invocation, name, as_json=as_json)
         raise typer.Exit(1 if result.failures else 0)
@@ -111,7 +111,7 @@ def discard(
         discard_of_job(ctx.obj, holder, letter, yes=yes, dry_run=dry_run)
         return
     letters = _open_letters_of_stream(holder, letter)
-    if confirm(f"discard {len(letters)} dead letters of '{name}'", yes=yes, dry_run=dry_run):
+    if confirm(f"discard {counted(len(letters), 'dead letter')} of '{name}'", yes=yes, dry_run=dry_run):
         for each in letters:
             holder.letters.resolve(each.record, "discarded", at=time.time())
         print_line(f"{name}: {len(letters)} discarded")
@@ -173,7 +173,7 @@ def letters_meant(letters: Collection[str], named: Sequence[str] | None, of: str
 
 
 def _act(act: str, letters: Sequence[Letter], holder: JobLetters) -> str:
-    return f"{act} {len(letters)} dead letters of '{holder.name}'"
+    return f"{act} {counted(len(letters), 'dead letter')} of '{holder.name}'"
 
 
 def _report(holder: JobLetters, letters: Sequence[Letter], invocation: Invocation, *, as_json: bool) -> int:

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from floodmark.cli.invocation import Invocation
-from floodmark.cli.output import DryRun, Yes, print_json, print_line
+from floodmark.cli.output import DryRun, Yes, counted, print_json, print_line
 from floodmark.errors import ConfigError, JobNotFound, MarkError, UnknownKind
 from floodmark.hwm.mark import mark_text
 from floodmark.inputs import parse_json, read_text
@@ -77,7 +77,7 @@ def export(
         print_json(document)
         return
     file.write_text(json.dumps(document, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
-    print_line(f"{len(records)} jobs written to {file}")
+    print_line(f"{counted(len(records), 'job')} written to {file}")
 
 
 def import_(

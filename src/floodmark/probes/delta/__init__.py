@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from itertools import takewhile
 from pathlib import Path
@@ -20,6 +21,7 @@ from floodmark.hwm import Json
 from floodmark.locations import local_path, native_uri
 from floodmark.object_stores import delta_options
 from floodmark.probes.delta.commits import Commit as Commit
+from floodmark.probes.delta.commits import FileActions
 from floodmark.probes.delta.commits import note as note
 
 if TYPE_CHECKING:
@@ -33,6 +35,8 @@ FEED = "delta.enableChangeDataFeed"
 FENCE_COLUMN = "_fm_fence"
 """The only column of a table that was made to take a number before any row came: it counts as not there yet."""
 
+COMMITS_AT_ONCE = 8
+"""How many files of a log are read side by side: in an object store each takes a while."""
 KEPT_COMMITS = 1_000
 """What a probe remembers of a log between two looks, at least: about a megabyte."""
 
@@ -164,6 +168,20 @@ class DeltaProbe:
         if not all(version in self._commits for version in wanted):
             self._read_log(self.latest() - after)
         return tuple(self._commits[version] for version in wanted if version in self._commits)
+
+    def file_actions(self, first: int, last: int) -> tuple[FileActions, ...]:
+        """What these commits did to the table's files, oldest first. Raises FileNotFoundError if one is gone."""
+        from deltalake.fs import DeltaStorageHandler
+        from pyarrow.fs import PyFileSystem
+
+        files = PyFileSystem(DeltaStorageHandler(self.where, delta_options(self.where)))
+
+        def actions(version: int) -> FileActions:
+            with files.open_input_stream(f"_delta_log/{version:020d}.json") as commit:
+                return FileActions.parse(version, commit.read().decode())
+
+        with ThreadPoolExecutor(COMMITS_AT_ONCE) as readers:
+            return tuple(readers.map(actions, range(first, last + 1)))
 
     def oldest(self) -> int:
         """The oldest version whose commit is still in the log."""

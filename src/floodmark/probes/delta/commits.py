@@ -6,6 +6,7 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
+from urllib.parse import unquote
 
 from floodmark.formats import with_format, without_format
 
@@ -152,6 +153,42 @@ class Commit:
 
     def _first(self, names: tuple[str, ...]) -> int | None:
         return next((self.metrics[name] for name in names if name in self.metrics), None)
+
+
+@dataclass(frozen=True)
+class AddedFile:
+    """A file that a commit added: its path below the table or its URI, as the log writes it, and its partition."""
+
+    path: str
+    partition: Mapping[str, str | None]
+    version: int
+    timestamp_ms: int
+
+    @property
+    def name(self) -> str:
+        return unquote(self.path).rpartition("/")[2]
+
+
+@dataclass(frozen=True)
+class FileActions:
+    """What one commit did to the files that hold rows; upkeep, which only moves rows between files, did nothing."""
+
+    version: int
+    added: tuple[AddedFile, ...]
+    rewrites: bool
+    """Whether it took rows away, or wrote rows again that were there before."""
+
+    @classmethod
+    def parse(cls, version: int, text: str) -> FileActions:
+        """From the lines of the commit's file in the log."""
+        actions = [json.loads(line) for line in text.splitlines() if line.strip()]
+        moment = next((int(each["commitInfo"].get("timestamp", 0)) for each in actions if "commitInfo" in each), 0)
+        adds = [each["add"] for each in actions if each.get("add", {}).get("dataChange")]
+        # What a deletion vector leaves of a file was there before; `cdc` lists changes, which an append has none of.
+        rewrites = any("cdc" in each or each.get("remove", {}).get("dataChange") for each in actions)
+        rewrites = rewrites or any(add.get("deletionVector") for add in adds)
+        added = (AddedFile(add["path"], add.get("partitionValues") or {}, version, moment) for add in adds)
+        return cls(version, tuple(added), rewrites)
 
 
 def note(ledger: str, number: int, digest: str | None, **more: Any) -> str:  # noqa: ANN401 - whatever JSON can hold

@@ -140,7 +140,7 @@ class FilesSource(SourceModel):
 
 
 class DeltaSource(PathOrTable, SourceModel):
-    """A Delta table: a snapshot first, then its change feed."""
+    """A Delta table: a snapshot first, then what was committed since."""
 
     type: Literal["delta"]
     name: Name = "delta"
@@ -186,7 +186,7 @@ class DeltaSink(PathOrTable, SinkModel):
     delete_when: Text | None = None
     partition_by: Columns = ()
     cluster_by: Columns = ()
-    change_feed: bool = Field(default=False, description="make the table with a change feed, for jobs that read it")
+    change_feed: bool = Field(default=False, description="give the table a change feed, for jobs with `changes: feed`")
     keep_deleted: Duration | None = Field(
         default=None, description="how long a merge with sequence and delete_when knows deleted keys; default for ever"
     )

@@ -36,6 +36,7 @@ from floodmark.project.lint.columns import (
 from floodmark.project.lint.parts import (
     lint_cursor,
     lint_expression,
+    lint_followed,
     lint_frozen,
     lint_rules,
     lint_safety,
@@ -158,6 +159,7 @@ class JobLint:
         else:
             yield from self._build_errors(source, ("source",))
             yield from lint_frozen(self.job, self.project, self._finding)
+            yield from lint_followed(self.job, self.project, self._site, self._finding)
         yield from self._schemas()
         yield from self._driver()
         yield from lint_safety(self.job, self._finding)

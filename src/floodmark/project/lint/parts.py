@@ -8,12 +8,14 @@ from typing import TYPE_CHECKING
 from sqlglot import exp
 from sqlglot.errors import SqlglotError
 
-from floodmark.errors import ConfigError
+from floodmark.errors import ConfigError, SourceUnreadable
 from floodmark.inputs import parse_sql, parse_statements
+from floodmark.locations import local_path, path_in_marks
+from floodmark.probes.delta import DeltaProbe
 from floodmark.probes.tables.databases import KnownDatabase, database_behind
 from floodmark.probes.tables.relation import Relation
 from floodmark.project.findings import Finding
-from floodmark.project.kinds import DeltaSink
+from floodmark.project.kinds import DeltaSink, DeltaSource
 from floodmark.project.kinds.medallion import FactSource
 from floodmark.project.kinds.servers import (
     CatalogSource,
@@ -29,7 +31,7 @@ from floodmark.step.repeatable import parse_mistake, table_name, tables_read, vo
 
 if TYPE_CHECKING:
     from floodmark.inputs.yaml import Place
-    from floodmark.project.kinds import SinkModel, Site
+    from floodmark.project.kinds import PathOrTable, SinkModel, Site
     from floodmark.project.kinds.rules import RuleModel
     from floodmark.project.models import JobModel, Project
 
@@ -41,6 +43,9 @@ FindingInSql = Callable[[str, str, str], Finding]
 FindingInRule = Callable[[int, str, str, str], Finding]
 """Makes a finding of a rule's position in the job, an id, a message and a hint."""
 CURSOR = ("source", "cursor")
+CHANGE_FEED = "change_feed: true"
+WITH_FEED = ("scd1", "scd2", "dimension")
+"""Modes whose tables always have a change feed."""
 CHOICES = "key: [id], or column: [{}, id], or unique: true if no two rows ever have the same"
 INSTEAD = "leave safety out: then a fence waits for whoever may still write"
 ELSEWHERE = "safety: {delay: 30s}, or safety: {lag: 1h} into a merge"
@@ -77,6 +82,52 @@ def lint_frozen(job: JobModel, project: Project, finding: FindingAt) -> Iterator
         if lookup.when_moved == "freeze" and place in _dropping_dimensions(project):
             said = f"{place} drops versions that a late event moves, and this fact would keep their keys"
             yield finding(("source", "lookups", position), "FM208", said, "keep_superseded: true in that dimension")
+
+
+def lint_followed(job: JobModel, project: Project, site: Site, finding: FindingAt) -> Iterator[Finding]:
+    """A table that another job of the project fills in a way that this one cannot follow."""
+    for field, read in _tables_followed(job):
+        takes_added_rows = isinstance(read, DeltaSource) and read.changes == "append"
+        for writer, sink in _sinks_at(read, project, site):
+            has_feed = sink.change_feed or sink.mode in WITH_FEED or _has_feed(sink, site)
+            name, turn_on = f"sink '{sink.ledger_name()}' of job '{writer.name}'", f"{CHANGE_FEED} at that sink"
+            if takes_added_rows and sink.mode != "append":
+                said = f"{name} changes rows of the table, and the first change stops this job (exit 5)"
+                yield finding(field, "FM210", said, "changes: feed" if has_feed else f"changes: feed, and {turn_on}")
+            elif not takes_added_rows and not has_feed:
+                said = f"{name} gives the table no change feed, which this job needs"
+                yield finding(field, "FM210", said, turn_on)
+
+
+def _tables_followed(job: JobModel) -> Iterator[tuple[Place, PathOrTable]]:
+    """The Delta tables whose changes a job reads."""
+    if isinstance(job.source, DeltaSource):
+        yield ("source",), job.source
+    if isinstance(job.source, FactSource):
+        yield ("source", "rows"), job.source.rows
+        yield from ((("source", "lookups", n), each) for n, each in enumerate(job.source.lookups))
+
+
+def _sinks_at(read: PathOrTable, project: Project, site: Site) -> Iterator[tuple[JobModel, DeltaSink]]:
+    """The sinks of the project that fill a table, each with its job."""
+    place = _where(read, site)
+    sinks = ((job, sink) for job in project.jobs for sink in job.sinks if isinstance(sink, DeltaSink))
+    yield from ((job, sink) for job, sink in sinks if _where(sink, site) == place)
+
+
+def _where(table: PathOrTable, site: Site) -> str:
+    """The table's name or its folder, however that is spelled."""
+    return table.table or path_in_marks(str(table.place(site)))
+
+
+def _has_feed(sink: DeltaSink, site: Site) -> bool:
+    """Whether the table is there already, on this machine, and somebody has switched its feed on."""
+    place = sink.place(site)
+    probe = None if place is None or local_path(place) is None else DeltaProbe(place)
+    try:
+        return probe is not None and probe.refresh() and probe.feed_is_on()
+    except SourceUnreadable:
+        return False
 
 
 def _dropping_dimensions(project: Project) -> set[str | None]:

@@ -26,7 +26,7 @@ from floodmark.sinks.restatement import Restatement, restatement_of
 from floodmark.spark.tables import DeltaPlace, cluster_table
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
+    from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.types import StructType
 
     from floodmark.probes.delta import Commit
@@ -47,8 +47,9 @@ class Delta(Atomic):
     which it holds deletes its key. With both, the deleted keys are kept beside the table (`<table>__deleted`), so that
     an older row that comes later does not bring one back: for the time `keep_deleted`, by default for ever; zero keeps
     none. `replace` exchanges the rows with the batch's values of `by`, or without `by` all.
-    A table that is made with `change_feed` tells its readers what changed. A small batch is committed by `deltalake`
-    where that makes the same table (see `choice`), any other, and all with `writer` "spark", by Spark's writer.
+    With `change_feed` the table tells its readers what changed, from the next batch on if it was made without. A small
+    batch is committed by `deltalake` where that makes the same table (see `choice`), any other, and all with `writer`
+    "spark", by Spark's writer.
 
     >>> Delta("lake/orders", mode="merge", key="id", sequence="updated_at").key
     ('id',)
@@ -162,6 +163,8 @@ class Delta(Atomic):
     def _write_by_arrow(self, rows: DataFrame, batch: Batch) -> Commit | None:
         if self.deleted_keys:
             raise NotByArrow("rows are compared with the keys that were deleted")
+        if self._lacks_feed(rows.sparkSession):
+            raise NotByArrow("the table gets its change feed first")
         known_by = self._known_by if batch.kind != "refresh" else ()
         return ArrowWriter(self, rows, batch, self._condition, self._named_by, known_by).write()
 
@@ -183,7 +186,14 @@ class Delta(Atomic):
         """A merge that stops at a row whose key the table has for another value of these columns."""
         return replace(self, _named_by=named_by)
 
+    def _lacks_feed(self, spark: SparkSession) -> bool:
+        """Whether the table is there without the change feed that it should have."""
+        table = self.target.table(lambda: spark) if self.change_feed else None
+        return table is not None and not table.feed_is_on()
+
     def _commit(self, rows: DataFrame, batch: Batch, *, exists: bool) -> None:
+        if exists and self._lacks_feed(rows.sparkSession):  # a commit of its own, before rows whose changes are wanted
+            rows.sparkSession.sql(f"ALTER TABLE {self.target.place.sql} SET TBLPROPERTIES ({FEED} = true)")
         if batch.kind == "refresh":
             self._refresh(rows, batch, exists=exists)
         elif self.mode == "merge" and exists:

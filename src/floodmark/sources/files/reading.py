@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Literal
 from urllib.parse import unquote
 
 from floodmark.errors import RecordMalformed
-from floodmark.locations import SPARK_SCHEMES, is_remote, quote
+from floodmark.locations import SPARK_SCHEMES, is_url, quote
 from floodmark.sources.contract import LETTER, Reading
 from floodmark.sources.values import (
     CORRUPT,
@@ -279,10 +279,10 @@ def _plain_path(path: Column) -> Column:
 def spark_path(path: str) -> str:
     """The path for Spark's reader, which would otherwise take `[1]` for a pattern and `/in` for a path on HDFS."""
     literal = "".join(f"\\{sign}" if sign in GLOB_SIGNS else sign for sign in path)
-    if not is_remote(path):
+    if not is_url(path):
         return f"file://{literal}"
-    scheme, _, rest = literal.partition("://")
-    return f"{SPARK_SCHEMES.get(scheme, scheme)}://{rest}"
+    scheme, _, rest = literal.partition(":")
+    return f"{SPARK_SCHEMES.get(scheme, scheme)}:{rest}"
 
 
 def with_lines(files: FileReading, bad: DataFrame) -> DataFrame:

@@ -1,9 +1,12 @@
-"""A Delta table as a source: a snapshot first, then its change feed, always between pinned versions."""
+"""A Delta table as a source: a snapshot first, then what its commits did, always between pinned versions.
+
+A change feed tells that, where the table has one; without it, the rows of the files that commits added.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import accumulate
 from typing import TYPE_CHECKING, Any, Literal
@@ -12,13 +15,15 @@ from floodmark.errors import ChangeFeedOff, ConfigError, SourceGap, SourceRegres
 from floodmark.hwm import HWM, Json, Span, VersionHWM
 from floodmark.probes.delta import FEED, Commit, DeltaProbe
 from floodmark.sources.contract import Immutable, Reading, Request, Session, Sight
+from floodmark.sources.delta.added_files import AddedRows, why_not, why_not_these
 from floodmark.spark.faults import fault_in, raise_in_plan
 from floodmark.spark.tables import DeltaPlace
 
 if TYPE_CHECKING:
-    from pyspark.sql import Column, DataFrame, DataFrameReader, SparkSession
+    from pyspark.sql import Column, DataFrame, SparkSession
 
     from floodmark.errors import FloodmarkError
+    from floodmark.probes.delta.commits import AddedFile
 
 
 MarkOf = Callable[[int], VersionHWM]
@@ -27,7 +32,12 @@ ORDER_IN_A_COMMIT = ("delete", "update_preimage", "insert", "update_postimage")
 """What a commit took away comes before what it put there: the last row of a key is the one that counts."""
 ASK_AGAIN_SECONDS = 60.0
 """How long an idle loop believes what the catalog said about a name."""
-VACUUMED = ("FILE_NOT_EXIST", "FileNotFoundException", "DELTA_CHANGE_DATA_FILE_NOT_FOUND", "DELTA_FILE_NOT_FOUND")
+VACUUMED = (
+    "FILE_NOT_EXIST", "FileNotFoundException", "DELTA_CHANGE_DATA_FILE_NOT_FOUND", "DELTA_FILE_NOT_FOUND",
+    "PATH_NOT_FOUND",
+)  # fmt: skip
+BY_FILES = {"by": "files"}
+"""In the detail of a span that is read without a feed."""
 
 
 @dataclass(frozen=True)
@@ -35,8 +45,8 @@ class Delta(Immutable):
     """Rows of a Delta table, by version.
 
     `changes="append"` gives rows that were added, and stops on anything else; `"feed"` gives every change with
-    `_change_type`, `_commit_version` and `_commit_timestamp`. `start` is "earliest" (a snapshot, then what follows),
-    "latest" (only what follows) or a version, from which on the change feed is read.
+    `_change_type`, `_commit_version` and `_commit_timestamp`, and needs the table's change feed. `start` is "earliest"
+    (a snapshot, then what follows), "latest" (only what follows) or a version, from which on changes are read.
 
     >>> Delta("bronze/orders", changes="feed").start
     'earliest'
@@ -75,7 +85,7 @@ class Delta(Immutable):
         return sight
 
     def read(self, spark: SparkSession, span: Span) -> Reading:
-        rows = self._pinned_rows(spark.read.format("delta"), self._where(lambda: spark), span)
+        rows = self._pinned_rows(spark, self._where(lambda: spark), span)
         return self._only_inserts(rows) if self.changes == "append" else Reading(rows, position=commit_order())
 
     def without_rows(self, spark: SparkSession) -> Reading:
@@ -103,14 +113,25 @@ class Delta(Immutable):
             return planner.nothing_before(self._mark)
         return planner.feed_after(parse_version(self.start) - 1, self._mark)
 
-    def _pinned_rows(self, reader: DataFrameReader, location: str, span: Span) -> DataFrame:
+    def _pinned_rows(self, spark: SparkSession, location: str, span: Span) -> DataFrame:
+        reader = spark.read.format("delta")
         snapshot, first, last = (span.detail.get(name) for name in ("snapshot", "first", "last"))
         if snapshot is not None:
             return _snapshot(reader.option("versionAsOf", str(snapshot)).load(location), span)
         if _is_void(span):
             return _snapshot(reader.option("versionAsOf", str(last)).load(location), span).limit(0)
+        if span.detail.get("by") == "files":
+            return self._added_rows(spark, location, span)
         feed = reader.option("readChangeFeed", "true").option("startingVersion", str(first))
         return feed.option("endingVersion", str(last)).load(location)
+
+    def _added_rows(self, spark: SparkSession, location: str, span: Span) -> DataFrame:
+        planner = VersionPlanner(self._probe(lambda: spark), str(self._place), self._place.sql)
+        files = planner.added_files(span)
+        table = spark.read.format("delta").option("versionAsOf", str(span.detail["last"])).load(location)
+        if not files:
+            return _snapshot(table, span).limit(0)
+        return AddedRows(spark, location, table.schema, files).frame(CHANGE, VERSION, TIME)
 
     def _mark(self, version: int) -> VersionHWM:
         return VersionHWM(self.name, version, entity=str(self._place))
@@ -179,7 +200,7 @@ class VersionPlanner:
 
     def snapshot(self, mark: MarkOf) -> Sight:
         """Everything that is there now; an empty table has nothing to give, and no mark."""
-        self._needs_feed()
+        self._goes_by_files()
         rows, latest = self.probe.rows(), self.probe.latest()
         if rows == 0:
             return Sight(None)
@@ -188,7 +209,7 @@ class VersionPlanner:
 
     def nothing_before(self, mark: MarkOf) -> Sight:
         """A mark at the table's end, by a batch without rows: a feed that ends before it begins."""
-        self._needs_feed()
+        self._goes_by_files()
         latest = self.probe.latest()
         return Sight(Span(None, mark(latest), {"first": latest + 1, "last": latest}), expected_rows=0)
 
@@ -203,8 +224,9 @@ class VersionPlanner:
         changing = [commit for commit in commits if commit.changes_rows]
         if not changing:
             return Sight(None)
-        self._needs_feed(commits, changing[0])
-        return self._span(after, latest, self._first_rows(changing), changing, mark)
+        by_files = self._goes_by_files(commits, changing[0])
+        sight = self._span(after, latest, self._first_rows(changing), changing, mark)
+        return self._by_files(sight) if by_files else sight
 
     def gap_of(self, span: Span) -> SourceGap:
         """For a version whose files are gone although the log still names them."""
@@ -248,13 +270,48 @@ class VersionPlanner:
             return
         raise not_append_only(self.table, f"version {found.version} ({found.operation}) changed or removed rows")
 
-    def _needs_feed(self, commits: Sequence[Commit] = (), first: Commit | None = None) -> None:
-        """The feed has to be on, and to have been on since the first change that is to be read."""
-        if not self.probe.feed_is_on():
-            raise ChangeFeedOff(f"delta table {self.table}", where=self.sql)
+    def _goes_by_files(self, commits: Sequence[Commit] = (), first: Commit | None = None) -> bool:
+        """Whether rows are read by their files, since the feed is off, or was at the first change that is to be read.
+
+        Raises ChangeFeedOff where only a feed could tell them.
+        """
         switched = next((commit.version for commit in commits if commit.sets_property(FEED)), None)
-        if first is not None and switched is not None and first.version < switched:
-            raise ChangeFeedOff(f"delta table {self.table}", where=self.sql, since=first.version)
+        since = first.version if first is not None and switched is not None and first.version < switched else None
+        if self.probe.feed_is_on() and since is None:
+            return False
+        why = why_not(self.probe) if self.changes == "append" else None
+        if self.changes == "feed" or why is not None:
+            since = since if self.probe.feed_is_on() else None
+            raise ChangeFeedOff(f"delta table {self.table}", where=self.sql, since=since, why=why)
+        return True
+
+    def _by_files(self, sight: Sight) -> Sight:
+        """The same span without a feed; what its commits did to files is looked at before a batch is begun."""
+        span = replace(sight.span, detail={**sight.span.detail, **BY_FILES}) if sight.span else None
+        if span is not None:
+            self.added_files(span)
+        return replace(sight, span=span)
+
+    def added_files(self, span: Span) -> tuple[AddedFile, ...]:
+        """The files whose rows are the span's. Raises SourceRewritten for a commit that did not only add some.
+
+        A commit that changed no row, by what the log counts, brought none either, whatever it did to files.
+        """
+        first, last = (int(str(span.detail[name])) for name in ("first", "last"))
+        changing = {each.version: each.operation for each in self.probe.commits(first - 1, last) if each.changes_rows}
+        try:
+            found = [each for each in self.probe.file_actions(first, last) if each.version in changing]
+        except FileNotFoundError as error:
+            raise self.gap_of(span) from error
+        rewriting = next((each.version for each in found if each.rewrites), None)
+        if rewriting is not None:
+            what = f"version {rewriting} ({changing[rewriting]}) wrote rows again or removed some"
+            raise not_append_only(self.table, what)
+        files = tuple(file for each in found for file in each.added)
+        why = why_not_these(files)
+        if why is not None:
+            raise ChangeFeedOff(f"delta table {self.table}", where=self.sql, why=why)
+        return files
 
     def _moment(self, version: int) -> int:
         commits = self.probe.commits(version - 1, version)
@@ -277,5 +334,6 @@ def not_append_only(table: str, what: str) -> SourceRewritten:
     return SourceRewritten(
         f"delta table {table}",
         what=f"{what}, and `changes: append` takes added rows only",
-        hint="`changes: feed` delivers updates and deletes too; `floodmark run --full-refresh` starts from a snapshot",
+        hint="`changes: feed` delivers updates and deletes too, of a table whose change feed is on; `floodmark run "
+        "--full-refresh` starts again from a snapshot",
     )
