@@ -22,7 +22,7 @@ def step_into(calls: str):  # noqa: ANN201 (what a stream takes)
 
         uuid, value = row
         Path(calls, f"{uuid['partition']}-{uuid['offset']}-{os.getpid()}-{time.time_ns()}").touch()
-        time.sleep(0.01)
+        time.sleep(0.05)
         if b"bad" in value:
             raise ValueError(value.decode())
         return row
