@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Literal
 from urllib.parse import unquote
 
 from floodmark.errors import RecordMalformed, SourceUnreadable
-from floodmark.locations import SPARK_SCHEMES, is_remote, local_path, quote
+from floodmark.locations import SPARK_SCHEMES, is_remote, literal_path, local_path, quote
 from floodmark.sources.contract import LETTER, Reading
 from floodmark.sources.values import (
     CORRUPT,
@@ -47,7 +47,6 @@ Malformed = Literal["fail", "dead_letter"]
 FILLER = "_fm_filler"
 WHITESPACE = " \t\r\n"
 BYTE_ORDER_MARK, REPLACEMENT = "\ufeff", "\ufffd"
-GLOB_SIGNS = frozenset("{}[]*?\\")
 READABLE_PART_CHARACTERS = 200
 BYTES_PER_TASK = 32 * 2**20
 
@@ -280,7 +279,7 @@ def _plain_path(path: Column) -> Column:
 
 def spark_path(path: str) -> str:
     """The path for Spark's reader, which would otherwise take `[1]` for a pattern and `/in` for a path on HDFS."""
-    literal = "".join(f"\\{sign}" if sign in GLOB_SIGNS else sign for sign in path)
+    literal = literal_path(path)
     if not is_remote(path):
         return f"file://{literal}"
     scheme, _, rest = literal.partition("://")
