@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import shutil
-import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -13,6 +12,7 @@ from deltalake import DeltaTable, QueryBuilder
 
 from floodmark.testing.servers import Broker
 from tests.cluster.standalone import Cluster, run_floodmark, wait_until
+from tests.faults.orders import ids_in_table, ids_in_topic
 from tests.proofs import Prove
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(600)]
@@ -117,13 +117,6 @@ def ids_in_files(home: Path, cluster: Cluster) -> list[int]:
     return sorted(json.loads(line)["id"] for part in parts for line in part.read_text().splitlines())
 
 
-def ids_in_table(database: str) -> list[int]:
-    import psycopg
-
-    with psycopg.connect(database) as connection:
-        return [number for (number,) in connection.execute("select id from orders order by id")]
-
-
 def ids_in(kind: str, home: Path, cluster: Cluster, database: str) -> list[int]:
     """What a reader of a sink of this kind sees."""
     read = {
@@ -132,22 +125,6 @@ def ids_in(kind: str, home: Path, cluster: Cluster, database: str) -> list[int]:
         "postgres": lambda: ids_in_table(database),
     }
     return read[kind]()
-
-
-def ids_in_topic(kafka: Broker, topic: str) -> list[int]:
-    from confluent_kafka import Consumer
-
-    settings = {"bootstrap.servers": kafka.bootstrap, "group.id": topic, "auto.offset.reset": "earliest"}
-    consumer = Consumer({**settings, "isolation.level": "read_committed", "enable.partition.eof": False})
-    consumer.subscribe([topic])
-    found, until = [], time.monotonic() + 60
-    while time.monotonic() < until and len(found) <= len(ROWS):
-        messages = consumer.consume(1000, timeout=5)
-        if not messages and found:
-            break
-        found += [json.loads(message.value())["id"] for message in messages if message.error() is None]
-    consumer.close()
-    return sorted(found)
 
 
 def test_rows_reach_four_sinks_once_through_executors_that_have_nothing_of_ours(
@@ -168,7 +145,7 @@ def test_rows_reach_four_sinks_once_through_executors_that_have_nothing_of_ours(
     assert ids_in_lake(home, cluster) == ROWS
     assert ids_in_files(home, cluster) == ROWS
     assert ids_in_table(database) == ROWS
-    assert ids_in_topic(kafka, name) == ROWS
+    assert ids_in_topic(kafka.bootstrap, name) == ROWS
     prove(
         "a cluster whose workers have neither this package, nor the user's modules, nor connectors",
         "",

@@ -7,14 +7,17 @@ import os
 import signal
 import subprocess
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 from deltalake import DeltaTable, QueryBuilder
 
+from floodmark.testing.servers import Broker
 from tests.cluster.connect import SESSION_SECONDS, ConnectServer, connect_server
 from tests.cluster.standalone import require_namespaces
+from tests.cluster.test_healing import RECORDS, HealedStream, send
+from tests.faults.orders import ids_in_table, ids_in_topic
 from tests.proofs import Prove
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(600)]
@@ -31,7 +34,7 @@ jobs:
     sinks:
       - {{type: delta, name: lake, path: lake}}
       - {{type: files, name: out, path: out, format: jsonl}}
-    spool: spool
+{sinks}    spool: spool
 """
 STEPS = '''
 """A module of the user's, which the server does not have."""
@@ -69,8 +72,9 @@ def home(server: ConnectServer, tmp_path: Path) -> Path:
     return project_in(tmp_path, server)
 
 
-def project_in(home: Path, server: ConnectServer) -> Path:
-    (home / "floodmark.yaml").write_text(PROJECT.format(remote=server.remote))
+def project_in(home: Path, server: ConnectServer, *sinks: str) -> Path:
+    more = "".join(f"      - {sink}\n" for sink in sinks)
+    (home / "floodmark.yaml").write_text(PROJECT.format(remote=server.remote, sinks=more))
     (home / "steps.py").write_text(STEPS.format(home=str(home)))
     (home / "in").mkdir()
     deliver(home, range(200))
@@ -117,14 +121,40 @@ def wait_for_rows(home: Path, rows: int, seconds: float = 90) -> None:
         time.sleep(0.3)
 
 
-def test_batches_go_through_a_server_once(server: ConnectServer, home: Path, prove: Prove) -> None:
+def test_batches_go_through_a_server_once(
+    server: ConnectServer, tmp_path: Path, kafka: Broker, topic: Callable[..., str], database: str, prove: Prove
+) -> None:
     """This package and the user's modules go along; a second run has nothing to do, a third only what is new."""
+    name = topic(partitions=3)
+    table = f'{{type: postgres, url: "{database}", table: orders}}'
+    messages = f'{{type: kafka, bootstrap: "{kafka.bootstrap}", topic: {name}, key: id}}'
+    home = project_in(tmp_path, server, table, messages)
     first, again = run(server, home, "run"), run(server, home, "run")
     deliver(home, range(200, 300))
     second = run(server, home, "run")
     assert [first[0], again[0], second[0]] == [0, 0, 0], first[1] + second[1]
     assert ids_in_lake(home) == ids_in_files(home) == list(range(300))
-    prove("Spark Connect: a client without a JVM", "", "every row once in both sinks")
+    assert ids_in_table(database) == ids_in_topic(kafka.bootstrap, name) == list(range(300))
+    prove("Spark Connect: a client without a JVM", "", "every row once in Delta, files, PostgreSQL and Kafka")
+
+
+@pytest.mark.parametrize("place", ["shared", "hidden"])
+def test_every_record_is_healed_once_through_a_server(
+    server: ConnectServer, tmp_path: Path, kafka: Broker, topic: Callable[..., str], place: str, prove: Prove
+) -> None:
+    """With a folder that the server sees, and with one that only the client has: then outcomes come back."""
+    calls, home = tmp_path / "calls", (server.hidden if place == "hidden" else tmp_path) / "stream"
+    calls.mkdir()
+    home.mkdir()
+    client = (server.remote, str(server.client), server.environment(), place == "hidden")
+    stream = HealedStream(*client, kafka, topic(partitions=2), home / "state", calls)
+    send(stream)
+    code, output = stream.run()
+    assert code == 0, output
+    assert sorted(stream.calls_of_records().values()) == [1] * RECORDS
+    assert stream.marks() == {"0": RECORDS // 2, "1": RECORDS // 2}
+    assert ("do not see the folder" in output) == stream.is_private
+    prove("Spark Connect: healing, with a shared folder and without", "", "every record once")
 
 
 def wait_for_tasks(home: Path, number: int, client: subprocess.Popen[str]) -> None:

@@ -6,7 +6,7 @@ import json
 import subprocess
 import sys
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -25,20 +25,24 @@ RECORDS = 120
 
 @dataclass(frozen=True)
 class HealedStream:
-    """A program that heals a topic of two partitions, where its calls are noted, and where its marks are."""
+    """A program that heals a topic of two partitions: where it runs, and where its calls and its marks are."""
 
-    cluster: Cluster
+    master: str
+    python: str
+    environment: Mapping[str, str]
+    is_private: bool
+    """Whether the executors do not see its state."""
     kafka: Broker
     topic: str
     state: Path
     calls: Path
 
     def start(self) -> subprocess.Popen[str]:
-        words = [self.cluster.master, self.kafka.bootstrap, self.topic, str(self.state), str(self.calls)]
+        words = [self.master, self.kafka.bootstrap, self.topic, str(self.state), str(self.calls)]
         return subprocess.Popen(
-            [sys.executable, healing.__file__, *words],
-            cwd=self.cluster.private,
-            env=self.cluster.environment(),
+            [self.python, healing.__file__, *words],
+            cwd=self.state.parent,
+            env=dict(self.environment),
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             text=True,
@@ -48,11 +52,6 @@ class HealedStream:
         process = self.start()
         output, _ = process.communicate(timeout=300)
         return process.returncode, output
-
-    @property
-    def is_private(self) -> bool:
-        """Whether the executors do not see its state."""
-        return self.cluster.private in self.state.parents
 
     def last_call(self) -> tuple[int, int]:
         """Its partition, and the Python process that made it."""
@@ -83,9 +82,11 @@ def stream(
     """Its state in the folder that all machines share, or in one that the driver has alone."""
     calls = cluster.shared / f"{tmp_path.name}-calls"
     calls.mkdir()
-    home = (cluster.shared if request.param == "shared" else cluster.private) / f"{tmp_path.name}-{request.param}"
+    is_private = request.param == "private"
+    home = (cluster.private if is_private else cluster.shared) / f"{tmp_path.name}-{request.param}"
     home.mkdir()
-    return HealedStream(cluster, kafka, topic(partitions=2), home / "state", calls)
+    place = (cluster.master, sys.executable, cluster.environment(), is_private)
+    return HealedStream(*place, kafka, topic(partitions=2), home / "state", calls)
 
 
 def send(stream: HealedStream, bad: frozenset[int] = frozenset()) -> None:
@@ -124,13 +125,13 @@ def test_a_record_that_fails_keeps_the_mark_and_its_bytes(stream: HealedStream, 
     prove("a record fails on a cluster", "", "the mark stays before it, and the next run tries that one alone")
 
 
-def test_an_executor_that_is_killed_costs_no_record(stream: HealedStream, prove: Prove) -> None:
+def test_an_executor_that_is_killed_costs_no_record(cluster: Cluster, stream: HealedStream, prove: Prove) -> None:
     """With a shared folder only what was in its hands runs again; without one, what its tasks had done in this turn."""
     send(stream)
     driver = stream.start()
     wait_until(lambda: len(stream.calls_of_records()) >= 10, driver)
     partition, worker = stream.last_call()
-    stream.cluster.kill_executor_of(worker)
+    cluster.kill_executor_of(worker)
     output, _ = driver.communicate(timeout=300)
     assert driver.returncode == 0, output
     calls = stream.calls_of_records()
