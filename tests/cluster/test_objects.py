@@ -40,12 +40,12 @@ jobs:
 
 
 @pytest.fixture
-def home(tmp_path: Path, request: pytest.FixtureRequest) -> Path:
+def home(tmp_path: Path) -> Path:
     """A project folder with a first day's rows: two good ones, one to quarantine, one that is no JSON.
 
     A function in Python may give other rows when it is called again, so every batch is frozen in the spool.
     """
-    (tmp_path / "floodmark.yaml").write_text(PROJECT.format(test=request.node.name[-20:].strip("_")))
+    (tmp_path / "floodmark.yaml").write_text(PROJECT.format(test=tmp_path.name))
     (tmp_path / "flow.py").write_text("def as_they_are(rows):\n    return rows\n")
     deliver(
         tmp_path, "day1", ['{"id": 1, "amount": 5}', '{"id": 2, "amount": 7.5}', '{"id": 3, "amount": -1}', "{oops"]
@@ -109,6 +109,7 @@ def test_no_secret_of_the_bucket_is_shown(home: Path, bucket: Bucket, prove: Pro
     """Not by the run, not in a log of everything, not in receipts, not where the bucket cannot be reached."""
     loud = run(home, bucket, "run", "--log-level", "debug")
     history = run(home, bucket, "runs", "--json")
+    deliver(home, "day2", ['{"id": 4, "amount": 1}'])
     failed = run(home, Bucket("http://127.0.0.1:9"), "run", "--log-level", "debug")
     texts = [loud.stdout, loud.stderr, history.stdout, failed.stdout, failed.stderr]
     assert SECRET not in "".join(texts)

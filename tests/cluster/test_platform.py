@@ -28,6 +28,7 @@ spark:
   cores.max: 2
   sql.shuffle.partitions: 2
 {settings}
+defaults: {{spool: "{lake}/spool"}}
 jobs:
   - name: bronze
     source:
@@ -36,24 +37,23 @@ jobs:
       format: jsonl
       schema: "k int, date_sk int, at int, v string"
       settle: 0s
-    sinks: [{{type: delta, path: "{lake}/bronze"}}]
+    sinks: [{{type: delta, path: "{lake}/bronze", change_feed: true}}]
   - name: history
     source: {{type: delta, path: "{lake}/bronze"}}
     sinks: [{{type: delta, mode: scd2, path: "{lake}/history", key: k, sequence: at, track: [v]}}]
     quarantine: {{path: "{lake}/quarantine"}}
   - name: gold
     source: {{type: fact, rows: {{name: history, path: "{lake}/history"}}}}
-    transform: {{sql: "SELECT date_sk, CAST(count(*) AS int) AS n FROM history GROUP BY date_sk"}}
+    transform: {{sql: "SELECT date_sk, CAST(count(*) AS int) AS n FROM source GROUP BY date_sk"}}
     sinks: [{{type: delta, mode: dates, path: "{lake}/gold"}}]
   - name: shop
     source: {{type: postgres, url: "{database}", table: src, cursor: id}}
-    sinks: [{{type: delta, path: "{lake}/shop"}}]
+    sinks: [{{type: delta, path: "{lake}/shop", change_feed: true}}]
   - name: onwards
     source: {{type: delta, path: "{lake}/shop"}}
     sinks:
       - {{type: kafka, bootstrap: "{bootstrap}", topic: {topic}, key: id}}
       - {{type: postgres, url: "{database}", table: copy}}
-    spool: "{lake}/spool"
   - name: events
     source:
       type: kafka
