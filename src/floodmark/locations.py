@@ -34,6 +34,7 @@ NATIVE_SCHEMES = {"s3a": "s3", "s3n": "s3", "gcs": "gs", "abfs": "abfss", "wasb"
 """Hadoop's names of object stores, and what native readers call the same."""
 SPARK_SCHEMES = {"s3": "s3a", "gcs": "gs"}
 """The other way round: what Spark calls a store that people name as its native tools do."""
+GLOB_SIGNS = frozenset("{}[]*?\\")
 
 
 def is_remote(path: str) -> bool:
@@ -99,6 +100,11 @@ def arrow_place(path: str) -> tuple[FileSystem, str]:
     scheme = NATIVE_SCHEMES.get(remote[1].lower(), remote[1].lower())
     system, below = FileSystem.from_uri(f"{scheme}://{percent_encoded(path[remote.end() :], safe='/:@')}")
     return system, below.rstrip("/")
+
+
+def literal_path(path: str) -> str:
+    """The path for Spark's readers, which would otherwise take `[1]` in it for a pattern."""
+    return "".join(f"\\{sign}" if sign in GLOB_SIGNS else sign for sign in path)
 
 
 def quote(name: str, mark: str = "`") -> str:

@@ -87,6 +87,18 @@ def test_a_mill_runs_like_a_job_and_its_marks_are_in_the_projects_store(
 
 
 @pytest.mark.spark
+def test_a_mill_freezes_its_turns_where_the_project_says(
+    project: Path, tools: Tools, floodmark: Callable[..., CommandResult]
+) -> None:
+    """On a cluster that is a place which all machines see, and marks are often elsewhere."""
+    (project / "floodmark.yaml").write_text(PROJECT.replace('noise:loud"', 'noise:loud", spool: shared/frozen'))
+    result = floodmark("run", tools=tools)
+    assert result.code == 0, result.err
+    assert (project / "shared" / "frozen" / "loud").is_dir()
+    assert not (project / "spool").exists()
+
+
+@pytest.mark.spark
 def test_a_plan_tells_what_a_mill_would_read(
     project: Path, tools: Tools, floodmark: Callable[..., CommandResult]
 ) -> None:

@@ -2,21 +2,18 @@
 
 from __future__ import annotations
 
-import shutil
-import subprocess
 from collections.abc import Iterator
 
 import pytest
 
 from tests.cluster.objects import Bucket, s3_double
-from tests.cluster.standalone import Cluster, running_cluster
+from tests.cluster.standalone import Cluster, require_namespaces, running_cluster
 
 
 @pytest.fixture(scope="session")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
     """A master and two workers that see one folder of the driver's and no other."""
-    if shutil.which("unshare") is None or subprocess.run(["unshare", "--mount", "true"], check=False).returncode != 0:
-        pytest.skip("this user may make no namespaces")
+    require_namespaces()
     with running_cluster(tmp_path_factory.mktemp("cluster")) as started:
         yield started
 

@@ -13,10 +13,11 @@ from pathlib import Path
 
 import pyspark
 
+import floodmark
 from floodmark.spark.connectors import connectors
 from floodmark.spark.java import alone, cache_folder, find_java
 from floodmark.spark.session import DELTA_CATALOG, DELTA_EXTENSION
-from tests.cluster.standalone import bare_python, free_port, wait_for
+from tests.cluster.standalone import bare_python, free_port, wait_for, without_folder
 
 CLIENT = ("grpcio==1.76.0", "grpcio-status==1.76.0", "googleapis-common-protos==1.71.0", "zstandard==0.25.0")
 SESSION_SECONDS = 15
@@ -25,18 +26,20 @@ SESSION_SECONDS = 15
 
 @dataclass(frozen=True)
 class ConnectServer:
-    """Where it listens, and the Python of a client."""
+    """Where it listens, the Python of a client, and a folder of this machine that is empty for the server."""
 
     port: int
     client: Path
+    hidden: Path
 
     @property
     def remote(self) -> str:
         return f"sc://127.0.0.1:{self.port}"
 
     def environment(self) -> dict[str, str]:
-        """Of a client."""
-        return {**os.environ, "JAVA_HOME": "/nowhere"}
+        """Of a client: this package from its sources, and no Java."""
+        sources = str(Path(floodmark.__file__).parent.parent)
+        return {**os.environ, "JAVA_HOME": "/nowhere", "PYTHONPATH": sources}
 
 
 @contextmanager
@@ -61,9 +64,11 @@ def connect_server(home: Path) -> Iterator[ConnectServer]:
     own = {"JAVA_HOME": str(find_java().home), "SPARK_HOME": str(spark_home), "SPARK_LOCAL_IP": "127.0.0.1"}
     environment = {**os.environ, **own, "PYSPARK_PYTHON": str(bare_python(home / "python"))}
     environment.pop("PYTHONPATH", None)
+    hidden = home / "hidden"
+    hidden.mkdir()
     with (home / "connect.log").open("wb") as log:
         server = subprocess.Popen(
-            [str(spark_home / "bin" / "spark-submit"), *options, *main],
+            without_folder(hidden, [str(spark_home / "bin" / "spark-submit"), *options, *main]),
             cwd=home,
             env=environment,
             stdout=log,
@@ -71,7 +76,7 @@ def connect_server(home: Path) -> Iterator[ConnectServer]:
         )
     try:
         wait_for(port)
-        yield ConnectServer(port, client_python())
+        yield ConnectServer(port, client_python(), hidden)
     finally:
         server.kill()
         server.wait()

@@ -22,7 +22,7 @@ def step_into(calls: str):  # noqa: ANN201 (what a stream takes)
 
         uuid, value = row
         Path(calls, f"{uuid['partition']}-{uuid['offset']}-{os.getpid()}-{time.time_ns()}").touch()
-        time.sleep(0.01)
+        time.sleep(0.05)
         if b"bad" in value:
             raise ValueError(value.decode())
         return row
@@ -31,10 +31,11 @@ def step_into(calls: str):  # noqa: ANN201 (what a stream takes)
 
 
 def main(master: str, bootstrap: str, topic: str, state: str, calls: str) -> None:
-    settings = {"master": master, "executor.memory": "512m", "cores.max": "2", "ui.enabled": "false"}
+    is_connect = master.startswith("sc://")
+    place = {"remote": master} if is_connect else {"master": master, "executor.memory": "512m", "cores.max": "2"}
     options = {"bootstrap.servers": bootstrap, "group.id": f"heal-{topic}", "auto.offset.reset": "earliest"}
     store = fm.stores.open(f"sqlite:///{Path(state).parent}/marks.db")
-    spark = fm.spark_session(settings)
+    spark = fm.spark_session({**place, "ui.enabled": "false"})
     source = from_kafka([topic], options, store=store, spark=spark, state=state)
     source.map(step_into(calls)).sink(healing, stream=source)
     source.run_once()

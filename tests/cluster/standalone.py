@@ -1,12 +1,14 @@
 """A cluster of Spark from the installed PySpark: a master and two workers, each with a disk and a Python of its own.
 
 A worker is a namespace of the kernel in which the folders of the driver are empty; all of them share one folder.
-Its Python has what is installed here, and neither this package nor anybody's modules.
+Its Python has what is installed here, and neither this package nor anybody's modules. Each has an address of its own:
+Spark puts no second copy of a task on the host of the first.
 """
 
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 import socket
 import subprocess
@@ -14,12 +16,13 @@ import sys
 import sysconfig
 import time
 import venv
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
 import pyspark
+import pytest
 
 from floodmark.spark.java import find_java
 
@@ -46,12 +49,11 @@ class Cluster:
         """The processes of the executors that run now."""
         return [pid for worker in self.workers for pid in _descendants(worker.pid) if EXECUTOR in _command(pid)]
 
-    def kill_an_executor(self, patience_seconds: float = 60.0) -> None:
-        """End one that runs, as the kernel does that has no memory left."""
-        until = time.monotonic() + patience_seconds
-        while not self.executors() and time.monotonic() < until:
-            time.sleep(0.2)
-        os.kill(self.executors()[0], signal.SIGKILL)
+    def kill_executor_of(self, worker: int) -> None:
+        """End the executor whose child this Python process is, as the kernel does that has no memory left."""
+        owners = [pid for pid in self.executors() if worker in _descendants(pid)]
+        assert owners, f"process {worker} is of no executor, or has ended"
+        os.kill(owners[0], signal.SIGKILL)
 
 
 @contextmanager
@@ -65,23 +67,30 @@ def running_cluster(home: Path) -> Iterator[Cluster]:
     command = [str(java), "-Xmx512m", "-cp", classes]
     deploy = "org.apache.spark.deploy"
     log = (home / "cluster.log").open("wb")
-    own = {"SPARK_LOCAL_IP": "127.0.0.1", "SPARK_HOME": str(Path(pyspark.__file__).parent)}
-    settings = {**os.environ, **own, "SPARK_SCALA_VERSION": "2.13"}  # what Spark's own scripts tell the workers
-    place = ["--host", "127.0.0.1", "--webui-port", "0"]
+    own = {"SPARK_HOME": str(Path(pyspark.__file__).parent), "SPARK_SCALA_VERSION": "2.13"}  # as Spark's scripts do
+    settings = {**os.environ, **own}
+    settings.pop("PYTHONPATH", None)
+    place = ["--webui-port", "0", "--host"]
     master = subprocess.Popen(
-        [*command, f"{deploy}.master.Master", *place, "--port", str(port)], stdout=log, stderr=log, env=settings
+        [*command, f"{deploy}.master.Master", *place, "127.0.0.1", "--port", str(port)],
+        stdout=log,
+        stderr=log,
+        env=settings | {"SPARK_LOCAL_IP": "127.0.0.1"},
     )
     workers: list[subprocess.Popen[bytes]] = []
     try:
         wait_for(port)
         url = f"spark://127.0.0.1:{port}"
         for number in range(2):
-            work = home / f"worker-{number}"
+            host, work = f"127.0.0.{number + 2}", home / f"worker-{number}"
             size = ["--cores", "1", "--memory", "1g", "--work-dir", str(work)]
-            worker = [*command, f"{deploy}.worker.Worker", *place, *size, url]
-            hidden = f'mount -t tmpfs none {private} && exec "$@"'
-            alone = ["unshare", "--mount", "sh", "-c", hidden, "sh", *worker]
-            workers.append(subprocess.Popen(alone, stdout=log, stderr=log, env=settings, start_new_session=True))
+            worker = [*command, f"{deploy}.worker.Worker", *place, host, *size, url]
+            environment = settings | {"SPARK_LOCAL_IP": host}
+            workers.append(
+                subprocess.Popen(
+                    without_folder(private, worker), stdout=log, stderr=log, env=environment, start_new_session=True
+                )
+            )
         yield Cluster(url, shared, private, bare_python(home / "python"), workers)
     finally:
         for process in workers:
@@ -91,6 +100,17 @@ def running_cluster(home: Path) -> Iterator[Cluster]:
         master.kill()
         master.wait()
         log.close()
+
+
+def require_namespaces() -> None:
+    """Skip the test where this user may make none."""
+    if shutil.which("unshare") is None or subprocess.run(["unshare", "--mount", "true"], check=False).returncode != 0:
+        pytest.skip("this user may make no namespaces")
+
+
+def without_folder(folder: Path, command: Sequence[str]) -> list[str]:
+    """The command on a machine of its own, as far as this folder goes: it is empty there."""
+    return ["unshare", "--mount", "sh", "-c", f'mount -t tmpfs none {folder} && exec "$@"', "sh", *command]
 
 
 def bare_python(folder: Path) -> Path:
@@ -113,12 +133,24 @@ def run_floodmark(cluster: Cluster, folder: Path, *words: str, **environment: st
     )
 
 
+def wait_until(happened: Callable[[], bool], driver: subprocess.Popen[str], seconds: float = 240.0) -> None:
+    """Until it has happened; a driver that ends before, or takes too long, fails the test with what it has said."""
+    until = time.monotonic() + seconds
+    while not happened():
+        if driver.poll() is not None or time.monotonic() > until:
+            driver.kill()
+            output, _ = driver.communicate()
+            raise AssertionError(f"what the test waits for did not happen:\n{output}")
+        time.sleep(0.05)
+
+
 def _descendants(pid: int) -> list[int]:
-    try:
-        children = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
-    except OSError:
-        return []
-    return [each for child in map(int, children) for each in (child, *_descendants(child))]
+    """A child is known to the thread that started it, and a JVM has many."""
+    children: list[int] = []
+    for thread in Path(f"/proc/{pid}/task").glob("*/children"):
+        with suppress(OSError):
+            children += map(int, thread.read_text().split())
+    return [each for child in children for each in (child, *_descendants(child))]
 
 
 def _command(pid: int) -> str:

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import json
-import time
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 from deltalake import DeltaTable, QueryBuilder
 
-from floodmark.testing.servers import Broker, Server
-from tests.cluster.standalone import Cluster, run_floodmark
+from floodmark.testing.servers import Broker
+from tests.cluster.standalone import Cluster, run_floodmark, wait_until
+from tests.faults.orders import ids_in_table, ids_in_topic
 from tests.proofs import Prove
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(600)]
@@ -33,23 +34,31 @@ spark:
 """
 STEPS = '''
 """Modules of the user's, which no worker has."""
+import os
+import time
 from pathlib import Path
 from pyspark import TaskContext
 from helper import doubled
 
+NOTES, HELD = Path("{shared}"), {held}
+
+def wait_for_a_second_try():
+    (NOTES / f"try-{{TaskContext.get().attemptNumber()}}-{{os.getpid()}}").touch()
+    until = time.monotonic() + 60
+    while not list(NOTES.glob("try-1-*")) and time.monotonic() < until:
+        time.sleep(0.05)
+
 def shape(rows):
     def each(batches):
         for batch in batches:
-            for count in range({pauses} if {slow_id} is None or {slow_id} in set(batch["id"]) else 0):
-                import time
-                Path("{shared}", "started").touch()
-                Path("{shared}", f"try-{{TaskContext.get().taskAttemptId()}}").touch()
-                time.sleep(0.1)
+            if HELD is not None and HELD in set(batch["id"]):
+                wait_for_a_second_try()
             yield doubled(batch)
 
     return rows.mapInPandas(each, "id int, twice int")
 '''
-HELPER = "def doubled(batch):\n    return batch.assign(twice=batch['id'] * 2).astype('int32')\n"
+"""The first try of the task that gets the row HELD waits until Spark has begun a second one."""
+HELPER = "def doubled(batch):\n    return batch[['id']].assign(twice=batch['id'] * 2).astype('int32')\n"
 ROWS = list(range(400))
 
 
@@ -58,7 +67,7 @@ def project(cluster: Cluster, tmp_path: Path, request: pytest.FixtureRequest) ->
     """Writes a project into a folder that the driver has alone, with rows in eight files that all can see."""
 
     def write(
-        *sinks: str, spool: Path | None = None, pauses: int = 0, slow_id: int | None = None, settings: str = ""
+        *sinks: str, spool: Path | None = None, held: int | None = None, settings: str = "", database: str = ""
     ) -> Path:
         home, shared = cluster.private / tmp_path.name, cluster.shared / tmp_path.name
         home.mkdir()
@@ -66,10 +75,10 @@ def project(cluster: Cluster, tmp_path: Path, request: pytest.FixtureRequest) ->
         for part in range(8):
             rows = "".join(json.dumps({"id": number}) + "\n" for number in ROWS[part::8])
             (shared / "in" / f"{part}.jsonl").write_text(rows)
-        text = "\n".join(f"      - {sink.format(shared=shared, private=home)}" for sink in sinks)
+        text = "\n".join(f"      - {sink.format(shared=shared, private=home, database=database)}" for sink in sinks)
         fields = {"master": cluster.master, "shared": shared, "sinks": text, "spool": spool or shared / "spool"}
         (home / "floodmark.yaml").write_text(PROJECT.format(**fields, settings=settings))
-        (home / "steps.py").write_text(STEPS.format(shared=shared, pauses=pauses, slow_id=slow_id))
+        (home / "steps.py").write_text(STEPS.format(shared=shared, held=held))
         (home / "helper.py").write_text(HELPER)
         return home
 
@@ -82,12 +91,19 @@ SPECULATION = """\
   speculation.multiplier: "1.1"
   speculation.quantile: "0.2"
   speculation.minTaskRuntime: 500ms
-  sql.files.openCostInBytes: "0"
-  sql.files.maxPartitionBytes: "300"
 """
-"""A copy of every task that takes longer than others, as soon as may be; and a task for every file."""
+"""A copy of every task that takes longer than others, as soon as may be."""
+SMALL_CHUNKS = '  sql.execution.arrow.maxRecordsPerBatch: "20"\n'
+"""So that a task has written rows when it comes to the one where it waits."""
 DELTA = '{{type: delta, path: "{shared}/lake"}}'
 FILES = '{{type: files, path: "{shared}/out", format: jsonl}}'
+TABLE = '{{type: postgres, url: "{database}", table: orders}}'
+SINKS = {"delta": DELTA, "files": FILES, "postgres": TABLE}
+
+
+def tries(home: Path, cluster: Cluster, number: int) -> list[int]:
+    """The Python processes that came to the row HELD in this try of its task."""
+    return [int(note.name.split("-")[2]) for note in (cluster.shared / home.name).glob(f"try-{number}-*")]
 
 
 def ids_in_lake(home: Path, cluster: Cluster) -> list[int]:
@@ -101,67 +117,62 @@ def ids_in_files(home: Path, cluster: Cluster) -> list[int]:
     return sorted(json.loads(line)["id"] for part in parts for line in part.read_text().splitlines())
 
 
-def ids_in_table(database: str) -> list[int]:
-    import psycopg
-
-    with psycopg.connect(database) as connection:
-        return [number for (number,) in connection.execute("select id from orders order by id")]
-
-
-def ids_in_topic(kafka: Broker, topic: str) -> list[int]:
-    from confluent_kafka import Consumer
-
-    settings = {"bootstrap.servers": kafka.bootstrap, "group.id": topic, "auto.offset.reset": "earliest"}
-    consumer = Consumer({**settings, "isolation.level": "read_committed", "enable.partition.eof": False})
-    consumer.subscribe([topic])
-    found, until = [], time.monotonic() + 60
-    while time.monotonic() < until and len(found) <= len(ROWS):
-        messages = consumer.consume(1000, timeout=5)
-        if not messages and found:
-            break
-        found += [json.loads(message.value())["id"] for message in messages if message.error() is None]
-    consumer.close()
-    return sorted(found)
+def ids_in(kind: str, home: Path, cluster: Cluster, database: str) -> list[int]:
+    """What a reader of a sink of this kind sees."""
+    read = {
+        "delta": lambda: ids_in_lake(home, cluster),
+        "files": lambda: ids_in_files(home, cluster),
+        "postgres": lambda: ids_in_table(database),
+    }
+    return read[kind]()
 
 
 def test_rows_reach_four_sinks_once_through_executors_that_have_nothing_of_ours(
     cluster: Cluster,
     project: Callable[..., Path],
     kafka: Broker,
-    postgres: Server,
     topic: Callable[..., str],
     database: str,
+    prove: Prove,
 ) -> None:
     """This package, the user's modules and the connectors go along by themselves."""
     name = topic(partitions=3)
-    table = f'{{{{type: postgres, url: "{database}", table: orders}}}}'
     messages = f'{{{{type: kafka, bootstrap: "{kafka.bootstrap}", topic: {name}, key: id}}}}'
-    home = project(DELTA, FILES, table, messages)
+    home = project(DELTA, FILES, TABLE, messages, database=database)
     driver = run_floodmark(cluster, home, "run")
     output, _ = driver.communicate(timeout=300)
     assert driver.returncode == 0, output
     assert ids_in_lake(home, cluster) == ROWS
     assert ids_in_files(home, cluster) == ROWS
     assert ids_in_table(database) == ROWS
-    assert ids_in_topic(kafka, name) == ROWS
+    assert ids_in_topic(kafka.bootstrap, name) == ROWS
+    prove(
+        "a cluster whose workers have neither this package, nor the user's modules, nor connectors",
+        "",
+        "every row once in Delta, files, PostgreSQL and Kafka",
+    )
 
 
 @pytest.mark.faults
+@pytest.mark.parametrize("kinds", [("delta",), ("files",), ("postgres",), ("delta", "files")], ids="+".join)
 def test_an_executor_that_is_killed_within_its_task_doubles_nothing(
-    cluster: Cluster, project: Callable[..., Path], prove: Prove
+    cluster: Cluster, project: Callable[..., Path], kinds: tuple[str, ...], database: str, prove: Prove
 ) -> None:
-    """Its task is begun again on another one, and what the first had written is not published."""
-    home = project(DELTA, FILES, pauses=20)
+    """Its task is begun again on another one, and what the first had written is not published; by one sink or two,
+    which get their rows from the spool."""
+    home = project(*(SINKS[kind] for kind in kinds), held=150, settings=SMALL_CHUNKS, database=database)
     driver = run_floodmark(cluster, home, "run")
-    started, until = cluster.shared / home.name / "started", time.monotonic() + 120
-    while not started.exists() and driver.poll() is None and time.monotonic() < until:
-        time.sleep(0.1)
-    cluster.kill_an_executor()
+    wait_until(lambda: bool(tries(home, cluster, 0)), driver)
+    cluster.kill_executor_of(tries(home, cluster, 0)[0])
     output, _ = driver.communicate(timeout=300)
     assert driver.returncode == 0, output
-    assert ids_in_lake(home, cluster) == ROWS
-    assert ids_in_files(home, cluster) == ROWS
-    prove("an executor is killed within a task", "nothing: Spark begins its task again", "every row once in both sinks")
+    assert tries(home, cluster, 1), "Spark has not begun the task again"
+    assert [ids_in(kind, home, cluster, database) for kind in kinds] == [ROWS] * len(kinds)
+    prove(
+        "an executor is killed within a task",
+        "nothing: Spark begins its task again",
+        "every row once in Delta, files and PostgreSQL",
+    )
 
 
 @pytest.mark.parametrize("kind", ["delta", "files", "postgres"])
@@ -169,19 +180,12 @@ def test_a_second_copy_of_a_slow_task_doubles_nothing(
     cluster: Cluster, project: Callable[..., Path], kind: str, database: str, prove: Prove
 ) -> None:
     """Spark begins it beside the first, and takes the result of whichever ends first: the sink counts one of them."""
-    sinks = {"delta": DELTA, "files": FILES, "postgres": f'{{{{type: postgres, url: "{database}", table: orders}}}}'}
-    home = project(sinks[kind], pauses=60, slow_id=7, settings=SPECULATION)
+    home = project(SINKS[kind], held=150, settings=SPECULATION + SMALL_CHUNKS, database=database)
     driver = run_floodmark(cluster, home, "run")
     output, _ = driver.communicate(timeout=300)
     assert driver.returncode == 0, output
-    copies = list((cluster.shared / home.name).glob("try-*"))
-    read = {
-        "delta": lambda: ids_in_lake(home, cluster),
-        "files": lambda: ids_in_files(home, cluster),
-        "postgres": lambda: ids_in_table(database),
-    }
-    assert read[kind]() == ROWS
-    assert len(copies) > 1, "Spark has begun no second copy"
+    assert tries(home, cluster, 1), "Spark has begun no second copy"
+    assert ids_in(kind, home, cluster, database) == ROWS
     prove("speculation: a slow task has a second copy", "", "every row once in Delta, files and PostgreSQL")
 
 
@@ -193,7 +197,7 @@ def test_a_second_copy_of_a_slow_task_doubles_nothing(
     ],
 )
 def test_a_disk_that_the_workers_do_not_share_is_refused(
-    cluster: Cluster, project: Callable[..., Path], sink: str
+    cluster: Cluster, project: Callable[..., Path], sink: str, prove: Prove
 ) -> None:
     """Before a row is written: what a task leaves on its own disk, nobody finds again."""
     home = project(sink)
@@ -204,12 +208,39 @@ def test_a_disk_that_the_workers_do_not_share_is_refused(
     assert "Nothing was written" in output
     assert not list(home.glob("*/part-*"))
     assert not list(home.glob("*/batch=*"))
+    prove("a path of the driver's that the workers do not see", line_with("does not see", output), "not a row")
 
 
-def test_a_spool_that_the_workers_do_not_share_is_refused(cluster: Cluster, project: Callable[..., Path]) -> None:
+def test_a_spool_that_the_workers_do_not_share_is_refused(
+    cluster: Cluster, project: Callable[..., Path], prove: Prove
+) -> None:
     """It is on the way to every sink."""
     home = project(DELTA, FILES, spool=cluster.private / "spool")
     driver = run_floodmark(cluster, home, "run")
     output, _ = driver.communicate(timeout=300)
     assert driver.returncode == 1, output
     assert "does not see" in output
+    assert not (cluster.shared / home.name / "lake").exists()
+    assert not (cluster.shared / home.name / "out").exists()
+    prove("a spool that the workers do not see", line_with("does not see", output), "not a row")
+
+
+def test_files_that_the_workers_do_not_share_are_refused(
+    cluster: Cluster, project: Callable[..., Path], prove: Prove
+) -> None:
+    """The driver finds them, and no worker does."""
+    home = project(DELTA)
+    shared, text = cluster.shared / home.name / "in", (home / "floodmark.yaml").read_text()
+    shared.rename(shared.with_name("moved"))
+    shutil.copytree(shared.with_name("moved"), home / "in")
+    (home / "floodmark.yaml").write_text(text.replace(str(shared), str(home / "in")))
+    driver = run_floodmark(cluster, home, "run")
+    output, _ = driver.communicate(timeout=300)
+    assert driver.returncode == 1, output
+    assert "does not see" in output, output
+    assert not list((cluster.shared / home.name / "lake").glob("_delta_log/*.json"))
+    prove("files of the driver's that the workers do not see", line_with("does not see", output), "not a row")
+
+
+def line_with(words: str, output: str) -> str:
+    return next(line for line in output.splitlines() if words in line)

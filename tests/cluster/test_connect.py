@@ -7,13 +7,17 @@ import os
 import signal
 import subprocess
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 from deltalake import DeltaTable, QueryBuilder
 
+from floodmark.testing.servers import Broker
 from tests.cluster.connect import SESSION_SECONDS, ConnectServer, connect_server
+from tests.cluster.standalone import require_namespaces
+from tests.cluster.test_healing import RECORDS, HealedStream, send
+from tests.faults.orders import ids_in_table, ids_in_topic
 from tests.proofs import Prove
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(600)]
@@ -30,7 +34,7 @@ jobs:
     sinks:
       - {{type: delta, name: lake, path: lake}}
       - {{type: files, name: out, path: out, format: jsonl}}
-    spool: spool
+{sinks}    spool: spool
 """
 STEPS = '''
 """A module of the user's, which the server does not have."""
@@ -43,7 +47,7 @@ HOME = Path({home!r})
 
 def wait(batches):
     for batch in batches:
-        (HOME / "inside").touch()
+        (HOME / f"inside-{{os.getpid()}}").touch()
         while (HOME / "hold").exists():
             time.sleep(0.05)
         yield batch
@@ -57,6 +61,7 @@ def shape(rows):
 @pytest.fixture(scope="session")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ConnectServer]:
     """One server for all of them."""
+    require_namespaces()
     with connect_server(tmp_path_factory.mktemp("connect")) as started:
         yield started
 
@@ -64,11 +69,16 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ConnectServer]:
 @pytest.fixture
 def home(server: ConnectServer, tmp_path: Path) -> Path:
     """A project of the server, with a first file."""
-    (tmp_path / "floodmark.yaml").write_text(PROJECT.format(remote=server.remote))
-    (tmp_path / "steps.py").write_text(STEPS.format(home=str(tmp_path)))
-    (tmp_path / "in").mkdir()
-    deliver(tmp_path, range(200))
-    return tmp_path
+    return project_in(tmp_path, server)
+
+
+def project_in(home: Path, server: ConnectServer, *sinks: str) -> Path:
+    more = "".join(f"      - {sink}\n" for sink in sinks)
+    (home / "floodmark.yaml").write_text(PROJECT.format(remote=server.remote, sinks=more))
+    (home / "steps.py").write_text(STEPS.format(home=str(home)))
+    (home / "in").mkdir()
+    deliver(home, range(200))
+    return home
 
 
 def deliver(home: Path, ids: range) -> None:
@@ -105,20 +115,55 @@ def ids_in_files(home: Path) -> list[int]:
     return sorted(json.loads(line)["id"] for part in parts for line in part.read_text().splitlines())
 
 
-def wait_until(home: Path, rows: int, seconds: float = 90) -> None:
+def wait_for_rows(home: Path, rows: int, seconds: float = 90) -> None:
     until = time.monotonic() + seconds
     while time.monotonic() < until and not ((home / "lake").exists() and len(ids_in_files(home)) >= rows):
         time.sleep(0.3)
 
 
-def test_batches_go_through_a_server_once(server: ConnectServer, home: Path, prove: Prove) -> None:
+def test_batches_go_through_a_server_once(
+    server: ConnectServer, tmp_path: Path, kafka: Broker, topic: Callable[..., str], database: str, prove: Prove
+) -> None:
     """This package and the user's modules go along; a second run has nothing to do, a third only what is new."""
+    name = topic(partitions=3)
+    table = f'{{type: postgres, url: "{database}", table: orders}}'
+    messages = f'{{type: kafka, bootstrap: "{kafka.bootstrap}", topic: {name}, key: id}}'
+    home = project_in(tmp_path, server, table, messages)
     first, again = run(server, home, "run"), run(server, home, "run")
     deliver(home, range(200, 300))
     second = run(server, home, "run")
     assert [first[0], again[0], second[0]] == [0, 0, 0], first[1] + second[1]
     assert ids_in_lake(home) == ids_in_files(home) == list(range(300))
-    prove("Spark Connect: a client without a JVM", "", "every row once in both sinks")
+    assert ids_in_table(database) == ids_in_topic(kafka.bootstrap, name) == list(range(300))
+    prove("Spark Connect: a client without a JVM", "", "every row once in Delta, files, PostgreSQL and Kafka")
+
+
+@pytest.mark.parametrize("place", ["shared", "hidden"])
+def test_every_record_is_healed_once_through_a_server(
+    server: ConnectServer, tmp_path: Path, kafka: Broker, topic: Callable[..., str], place: str, prove: Prove
+) -> None:
+    """With a folder that the server sees, and with one that only the client has: then outcomes come back."""
+    calls, home = tmp_path / "calls", (server.hidden if place == "hidden" else tmp_path) / "stream"
+    calls.mkdir()
+    home.mkdir()
+    client = (server.remote, str(server.client), server.environment(), place == "hidden")
+    stream = HealedStream(*client, kafka, topic(partitions=2), home / "state", calls)
+    send(stream)
+    code, output = stream.run()
+    assert code == 0, output
+    assert sorted(stream.calls_of_records().values()) == [1] * RECORDS
+    assert stream.marks() == {"0": RECORDS // 2, "1": RECORDS // 2}
+    assert ("do not see the folder" in output) == stream.is_private
+    prove("Spark Connect: healing, with a shared folder and without", "", "every record once")
+
+
+def wait_for_tasks(home: Path, number: int, client: subprocess.Popen[str]) -> None:
+    """Until so many processes of the server are within the user's function."""
+    until = time.monotonic() + 90
+    while len(list(home.glob("inside-*"))) < number:
+        assert client.poll() is None, (home / "run.log").read_text()
+        assert time.monotonic() < until, (home / "run.log").read_text()
+        time.sleep(0.1)
 
 
 def test_a_client_that_is_killed_within_a_task_is_followed_by_one_that_finishes(
@@ -126,16 +171,15 @@ def test_a_client_that_is_killed_within_a_task_is_followed_by_one_that_finishes(
 ) -> None:
     """The server goes on with what the first had asked for; whichever of them writes, every row is there once."""
     (home / "hold").touch()
-    client = start(server, home, "run")
-    until = time.monotonic() + 90
-    while not (home / "inside").exists() and time.monotonic() < until and client.poll() is None:
-        time.sleep(0.1)
-    os.killpg(client.pid, signal.SIGKILL)
-    client.wait()
-    (home / "hold").unlink()
-    code, output = run(server, home, "run")
-    assert (home / "inside").exists(), output
-    assert code == 0, output
+    first = start(server, home, "run")
+    wait_for_tasks(home, 1, first)
+    os.killpg(first.pid, signal.SIGKILL)
+    first.wait()
+    second = start(server, home, "run")
+    wait_for_tasks(home, 2, second)
+    (home / "hold").unlink()  # now both go on, side by side
+    code = second.wait(200)
+    assert code == 0, (home / "run.log").read_text()
     time.sleep(3)  # what the server may still do for the first
     assert ids_in_lake(home) == ids_in_files(home) == list(range(200))
     prove("Spark Connect: the client is killed within a task", "", "every row once in both sinks, by the next run")
@@ -145,18 +189,20 @@ def test_a_loop_outlives_the_session_that_the_server_forgot(server: ConnectServe
     """Nothing came for longer than a session lasts there: the loop begins another one, and goes on."""
     loop = start(server, home, "run", "--loop")
     try:
-        wait_until(home, 200)
+        wait_for_rows(home, 200)
         time.sleep(SESSION_SECONDS + 10)
         deliver(home, range(200, 300))
-        wait_until(home, 300)
-    finally:
+        wait_for_rows(home, 300)
         loop.send_signal(signal.SIGTERM)
         loop.wait(60)
+    finally:
+        loop.kill()
+        loop.wait()
     assert ids_in_lake(home) == ids_in_files(home) == list(range(300)), (home / "run.log").read_text()
     prove("Spark Connect: the server forgets an idle session", "", "the loop goes on with another one")
 
 
-def test_a_server_that_is_not_there_is_said_at_once(server: ConnectServer, home: Path) -> None:
+def test_a_server_that_is_not_there_is_said_at_once(server: ConnectServer, home: Path, prove: Prove) -> None:
     """The client itself would try for ten minutes."""
     project = (home / "floodmark.yaml").read_text()
     (home / "floodmark.yaml").write_text(project.replace(server.remote, "sc://127.0.0.1:9"))
@@ -165,3 +211,18 @@ def test_a_server_that_is_not_there_is_said_at_once(server: ConnectServer, home:
     assert code == 1
     assert "cannot be reached" in output
     assert time.monotonic() - begun < 30
+    message = next(line for line in output.splitlines() if "cannot be reached" in line)
+    prove("Spark Connect: nobody answers", message, "not a row")
+
+
+def test_a_disk_that_the_server_does_not_see_is_refused(server: ConnectServer, prove: Prove) -> None:
+    """Before a row is read: files and tables are the server's to read and write."""
+    home = server.hidden / "project"
+    home.mkdir()
+    code, output = run(server, project_in(home, server), "run")
+    assert code == 1, output
+    assert "does not see" in output
+    assert not list(home.glob("out/batch=*"))
+    assert not list(home.glob("inside-*"))
+    message = next(line for line in output.splitlines() if "does not see" in line)
+    prove("Spark Connect: a path of the client's that the server does not see", message, "not a row")

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from tests.cluster.objects import SECRET, Bucket
+from tests.proofs import Prove
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(600)]
 
@@ -39,12 +40,12 @@ jobs:
 
 
 @pytest.fixture
-def home(tmp_path: Path, request: pytest.FixtureRequest) -> Path:
+def home(tmp_path: Path) -> Path:
     """A project folder with a first day's rows: two good ones, one to quarantine, one that is no JSON.
 
     A function in Python may give other rows when it is called again, so every batch is frozen in the spool.
     """
-    (tmp_path / "floodmark.yaml").write_text(PROJECT.format(test=request.node.name[-20:].strip("_")))
+    (tmp_path / "floodmark.yaml").write_text(PROJECT.format(test=tmp_path.name))
     (tmp_path / "flow.py").write_text("def as_they_are(rows):\n    return rows\n")
     deliver(
         tmp_path, "day1", ['{"id": 1, "amount": 5}', '{"id": 2, "amount": 7.5}', '{"id": 3, "amount": -1}', "{oops"]
@@ -79,7 +80,7 @@ def ids(bucket: Bucket, home: Path, table: str) -> list[int]:
     return [each.as_py() for each in rows.column(0)]
 
 
-def test_batches_go_into_a_bucket_once(home: Path, bucket: Bucket) -> None:
+def test_batches_go_into_a_bucket_once(home: Path, bucket: Bucket, prove: Prove) -> None:
     """Rows, refused rows and rows that cannot be parsed; a look at what is there needs no Spark."""
     first = run(home, bucket, "run", "--json")
     again = run(home, bucket, "run", "--json")
@@ -89,10 +90,11 @@ def test_batches_go_into_a_bucket_once(home: Path, bucket: Bucket) -> None:
     assert json.loads(again.stdout)["runs"][0]["status"] == "nothing_new"
     assert ids(bucket, home, "all") == [1, 2, 2, 4]
     assert ids(bucket, home, "newest") == [1, 2, 4]
+    prove("lake, spool, dead letters and quarantine in a bucket", "", "every row once, by append and by merge")
 
 
 @pytest.mark.parametrize("point", ["after_intent", "after_sink:1", "before_commit"])
-def test_a_run_that_is_killed_is_finished_by_the_next_one(home: Path, bucket: Bucket, point: str) -> None:
+def test_a_run_that_is_killed_is_finished_by_the_next_one(home: Path, bucket: Bucket, point: str, prove: Prove) -> None:
     """From the spool in the bucket, into tables in the bucket."""
     killed = run(home, bucket, "run", FLOODMARK_CRASH_AT=point)
     finished = run(home, bucket, "run")
@@ -100,13 +102,16 @@ def test_a_run_that_is_killed_is_finished_by_the_next_one(home: Path, bucket: Bu
     assert finished.returncode == 0, finished.stderr
     assert ids(bucket, home, "all") == [1, 2]
     assert ids(bucket, home, "newest") == [1, 2]
+    prove("a run into a bucket is killed between its writes", "", "every row once, by the next run")
 
 
-def test_no_secret_of_the_bucket_is_shown(home: Path, bucket: Bucket) -> None:
+def test_no_secret_of_the_bucket_is_shown(home: Path, bucket: Bucket, prove: Prove) -> None:
     """Not by the run, not in a log of everything, not in receipts, not where the bucket cannot be reached."""
     loud = run(home, bucket, "run", "--log-level", "debug")
     history = run(home, bucket, "runs", "--json")
+    deliver(home, "day2", ['{"id": 4, "amount": 1}'])
     failed = run(home, Bucket("http://127.0.0.1:9"), "run", "--log-level", "debug")
     texts = [loud.stdout, loud.stderr, history.stdout, failed.stdout, failed.stderr]
     assert SECRET not in "".join(texts)
     assert failed.returncode != 0
+    prove("a bucket with a login, in reach and out of reach", "", "the secret is in no output, log or receipt")

@@ -1,4 +1,4 @@
-"""One project on a cluster: every source, history and a fact; and the same project with its lake in a bucket."""
+"""One project on a cluster: every source, history, a fact and a mill; its lake on a shared disk, or in a bucket."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from deltalake import DeltaTable, QueryBuilder
 from floodmark.testing.servers import Broker
 from tests.cluster.objects import Bucket
 from tests.cluster.standalone import Cluster, run_floodmark
+from tests.faults.orders import ids_in_topic
 from tests.proofs import Prove
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(600)]
@@ -27,6 +28,7 @@ spark:
   cores.max: 2
   sql.shuffle.partitions: 2
 {settings}
+defaults: {{spool: "{lake}/spool"}}
 jobs:
   - name: bronze
     source:
@@ -35,24 +37,23 @@ jobs:
       format: jsonl
       schema: "k int, date_sk int, at int, v string"
       settle: 0s
-    sinks: [{{type: delta, path: "{lake}/bronze"}}]
+    sinks: [{{type: delta, path: "{lake}/bronze", change_feed: true}}]
   - name: history
     source: {{type: delta, path: "{lake}/bronze"}}
     sinks: [{{type: delta, mode: scd2, path: "{lake}/history", key: k, sequence: at, track: [v]}}]
     quarantine: {{path: "{lake}/quarantine"}}
   - name: gold
     source: {{type: fact, rows: {{name: history, path: "{lake}/history"}}}}
-    transform: {{sql: "SELECT date_sk, CAST(count(*) AS int) AS n FROM history GROUP BY date_sk"}}
+    transform: {{sql: "SELECT date_sk, CAST(count(*) AS int) AS n FROM source GROUP BY date_sk"}}
     sinks: [{{type: delta, mode: dates, path: "{lake}/gold"}}]
   - name: shop
     source: {{type: postgres, url: "{database}", table: src, cursor: id}}
-    sinks: [{{type: delta, path: "{lake}/shop"}}]
+    sinks: [{{type: delta, path: "{lake}/shop", change_feed: true}}]
   - name: onwards
     source: {{type: delta, path: "{lake}/shop"}}
     sinks:
       - {{type: kafka, bootstrap: "{bootstrap}", topic: {topic}, key: id}}
       - {{type: postgres, url: "{database}", table: copy}}
-    spool: "{lake}/spool"
   - name: events
     source:
       type: kafka
@@ -60,6 +61,30 @@ jobs:
       topic: {topic}
       value: {{format: json, schema: "id long"}}
     sinks: [{{type: delta, path: "{lake}/events", mode: merge, key: [id]}}]
+mills:
+  - {{name: doubling, python: "doubling:mill", spool: "{lake}/spool"}}
+"""
+MILL = """\
+from dataclasses import dataclass
+
+from floodmark.mill import KafkaMessageBroker, WaterMill
+
+
+@dataclass
+class Sale:
+    id: int
+
+
+@dataclass
+class Double:
+    id: int
+
+
+def double(sale: Sale) -> Double:
+    return Double(2 * sale.id)
+
+
+mill = WaterMill(KafkaMessageBroker({{Sale: "{topic}", Double: "{topic}-twice"}}, "{bootstrap}"), double)
 """
 EVENTS = [
     {"k": 1, "date_sk": 20240101, "at": 1, "v": "a"},
@@ -128,8 +153,8 @@ def test_a_platform_runs_on_a_cluster_and_every_row_is_there_once(
     home.mkdir()
     out = topic(partitions=3)
     fields = {"master": cluster.master, "lake": place.url, "settings": place.settings, "database": database}
-    text = PROJECT.format(**fields, bootstrap=kafka.bootstrap, topic=out)
-    (home / "floodmark.yaml").write_text(text)
+    (home / "floodmark.yaml").write_text(PROJECT.format(**fields, bootstrap=kafka.bootstrap, topic=out))
+    (home / "doubling.py").write_text(MILL.format(bootstrap=kafka.bootstrap, topic=out))
     place.put("in/1.jsonl", "".join(json.dumps(event) + "\n" for event in EVENTS[:2]))
     with psycopg.connect(database) as connection:
         connection.execute("create table src as select g::bigint as id from generate_series(1, 50) g")
@@ -151,5 +176,7 @@ def test_a_platform_runs_on_a_cluster_and_every_row_is_there_once(
     assert place.rows("history", "k, v, valid_from") == [(1, "a", 1), (1, "b", 2), (2, "a", 1)]
     assert place.rows("gold", "date_sk, n") == [(20240101, 2), (20240102, 1)]
     assert place.rows("shop", "id") == copied == place.rows("events", "id") == every
+    assert ids_in_topic(kafka.bootstrap, f"{out}-twice") == [2 * number for (number,) in every]
     where = "a bucket" if place.options else "a shared folder"
-    prove(f"six jobs on a cluster, their lake in {where}", "", "every row once in every table, topic and history")
+    found = "every row once in every table, topic and history"
+    prove(f"six jobs and a mill on a cluster, their lake and spool in {where}", "", found)

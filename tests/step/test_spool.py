@@ -135,3 +135,11 @@ def test_a_page_that_was_altered_on_the_disk_never_reaches_a_sink(spark: SparkSe
     with pytest.raises(SpoolLost):
         job.run(spark, store)
     assert second.rows == []
+
+
+def test_a_folder_whose_name_looks_like_a_pattern_is_read(spark: SparkSession, tmp_path: Path) -> None:
+    """A project may lie in `orders [2]`: to Spark's reader that would be `orders 2`."""
+    spool = counting.Spool(str(tmp_path / "orders [2]{a,b}" / "1-attempt"))
+    spool.write(spark.range(3))
+    spool.finish(counting.RowCounts(3))
+    assert sorted(row.id for row in spool.read(spark).collect()) == [0, 1, 2]

@@ -108,7 +108,8 @@ class WaterMill:
     Positions are saved under `name`, else the broker's `consumer_group_name`, else the function's qualified name, in
     `store`; without one, in that of the project whose folder this is, else in ./floodmark.db. `turn_elements` bounds
     what one turn reads of a stream. `idle_after` (milliseconds, or text) leaves partitions without new elements out of
-    the horizon after that time.
+    the horizon after that time. `spool` is the folder where turns are frozen, beside the marks if it is not given; the
+    executors of a cluster have to see it.
     """
 
     step_type: ClassVar[type[MillStep]] = MillStep
@@ -129,6 +130,7 @@ class WaterMill:
         *,
         turn_elements: int | None = TURN_ELEMENTS,
         idle_after: float | str | None = None,
+        spool: str | None = None,
     ) -> None:
         self.declared = declare(
             process_func,
@@ -140,7 +142,7 @@ class WaterMill:
         )
         self.name = name or mill_name(broker, self.declared)
         self._session = session_of(spark)
-        self._store, self._stop = store, threading.Event()
+        self._store, self._spool, self._stop = store, spool, threading.Event()
         self._looked_at = -LOOK_NOTED_SECONDS
         self._broker = broker
         self._streams = stream_inputs(self.declared, broker)
@@ -158,12 +160,13 @@ class WaterMill:
         name: str | None = None,
         spark: Callable[[], SparkSession] | None = None,
         store: MarkStore | None = None,
+        spool: str | None = None,
     ) -> None:
-        """Go on under this name, with this session and store: what a project has goes over what the mill was made with.
+        """Go on under this name, with this session, store and spool: what a project has goes over what the mill has.
 
         Called between turns.
         """
-        self.name, self._store = name or self.name, store or self._store
+        self.name, self._store, self._spool = name or self.name, store or self._store, spool or self._spool
         self._session = spark or self._session
 
     def turn(self) -> Receipt:
@@ -239,7 +242,7 @@ class WaterMill:
             sources=tuple(self._streams.values()),
             sinks=(self._outlet.sink,) if self._outlet else (),
             transform=self._transform(),
-            spool_folder=spool_folder(store),
+            spool_folder=self._spool or spool_folder(store),
         )
         return self.step_type(store, self._session, work, planner=self._planner, run_state=self._run_state)
 

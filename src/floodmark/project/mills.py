@@ -12,7 +12,7 @@ from pydantic import Field
 from floodmark.errors import ConfigError
 from floodmark.locations import load_name
 from floodmark.patience import stop_requested
-from floodmark.project.kinds import Duration, Model, Name, PythonName
+from floodmark.project.kinds import Duration, Model, Name, PythonName, Text
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -34,6 +34,7 @@ class MillModel(Model):
     name: Name
     python: PythonName = Field(description="module:name of a WaterMill, or of a function that gives one")
     every: Duration | None = None
+    spool: Text | None = Field(default=None, description="folder where turns are frozen; beside the marks by default")
 
     def build(self, site: Site) -> MillJob:
         """The mill as something that runs; importing the user's module happens here."""
@@ -47,7 +48,7 @@ class MillModel(Model):
                 hint="name a floodmark.mill.WaterMill, or a function without arguments that gives one",
             )
         send_by_value(site.folder)
-        return MillJob(self.name, mill, self.every)
+        return MillJob(self.name, mill, self.every, site.path(self.spool) if self.spool else None)
 
 
 def send_by_value(folder: Path) -> None:
@@ -71,6 +72,7 @@ class MillJob:
     name: str
     mill: WaterMill
     every: str | None = None
+    spool: str | None = None
 
     @property
     def retries(self) -> Retries:
@@ -86,7 +88,7 @@ class MillJob:
         from floodmark.jobs.running import total
 
         self._refuse(start=request.start is not None, finish=request.finish, abandon=request.abandon)
-        self.mill.use(name=self.name, spark=spark, store=store)
+        self.mill.use(name=self.name, spark=spark, store=store, spool=self.spool)
         if request.full_refresh:
             self.mill.reset()
         receipt = turn = self.mill.turn()
@@ -102,7 +104,7 @@ class MillJob:
         from floodmark.jobs.job import Plan
 
         self._refuse(start=request.start is not None, full_refresh=request.full_refresh)
-        self.mill.use(name=self.name, spark=spark, store=store)
+        self.mill.use(name=self.name, spark=spark, store=store, spool=self.spool)
         turn = self.mill.plan()
         return Plan(
             self.name,

@@ -17,7 +17,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from floodmark.formats import with_format, without_format
-from floodmark.locations import arrow_place, local_path, path_in_marks
+from floodmark.locations import arrow_place, literal_path, local_path, path_in_marks
 from floodmark.machine import ensure_folder, replace_file, sync_file, sync_folder
 from floodmark.rules import Tally
 from floodmark.sources.contract import Reading
@@ -142,7 +142,7 @@ class Spool:
         from pyspark.sql.types import StructType
 
         reader = spark.read.schema(StructType.fromJson(json.loads(self._columns())))
-        return reader.option("parquet.page.verify-checksum.enabled", "true").parquet(self._spark_place())
+        return reader.option("parquet.page.verify-checksum.enabled", "true").parquet(literal_path(self._spark_place()))
 
     def condemn(self) -> None:
         """A page of it turned out to be damaged: it is not finished any more, and the next run sees that.

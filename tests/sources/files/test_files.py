@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING, Any
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any, cast
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -343,6 +344,23 @@ def test_files_never_change_and_can_explain_a_failure() -> None:
     """The step asks for both: no spool is needed, and a malformed line is named."""
     assert isinstance(Files("in"), Immutable)
     assert isinstance(Files("in"), Explaining)
+
+
+def test_a_file_that_spark_does_not_see_on_its_own_machine_is_named(tmp_path: Path) -> None:
+    """A driver and its executors, or a Connect server, are elsewhere; on this machine Spark's own words are right."""
+    put(tmp_path / "a.jsonl")
+    source = files(tmp_path)
+    span = source.look(None, Request(), no_session).span
+    assert span is not None
+    error = RuntimeError(f"[PATH_NOT_FOUND] Path does not exist: file:{tmp_path}/a.jsonl.")
+    elsewhere, here = (
+        cast("Any", SimpleNamespace(conf={"spark.master": m})) for m in ("spark://head:7077", "local[2]")
+    )
+    explained = source.explain(error, elsewhere, span)
+    assert isinstance(explained, SourceUnreadable)
+    assert f"does not see {tmp_path}/a.jsonl" in explained.message
+    assert source.explain(error, here, span) is None
+    assert source.explain(RuntimeError("the disk is full"), elsewhere, span) is None
 
 
 @pytest.mark.parametrize("wrong", [{"format": "xml"}, {"by": "name"}, {"on_rewritten": "skip"}, {"malformed": "drop"}])

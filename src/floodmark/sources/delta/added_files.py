@@ -60,8 +60,8 @@ class AddedRows:
         from pyspark.sql import functions as F
 
         read = self._parquet()
-        told = self._told()
-        rows = read.withColumn(FILE, read.metadataColumn("_metadata")["file_name"]).join(F.broadcast(told), FILE)
+        facts = self._facts_of_files()
+        rows = read.withColumn(FILE, read.metadataColumn("_metadata")["file_name"]).join(F.broadcast(facts), FILE)
         return rows.select(
             *(self._column(name) for name in self.schema.names),
             F.lit("insert").alias(kind),
@@ -86,7 +86,7 @@ class AddedRows:
             return str(local_path(file.path) or unquote(file.path))
         return f"{local_path(self.location) or self.location.rstrip('/')}/{unquote(file.path)}"
 
-    def _told(self) -> DataFrame:
+    def _facts_of_files(self) -> DataFrame:
         """What the log says of each file."""
         facts = [(each.name, each.version, each.timestamp_ms, dict(each.partition)) for each in self.files]
         columns = f"{FILE} string, {FILE_VERSION} long, {FILE_MOMENT} long, {VALUES} map<string, string>"

@@ -6,7 +6,7 @@ import time
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
-from floodmark.errors import ConfigError, MarkInvalid, RecordMalformed, SourceRewritten, UnknownKind
+from floodmark.errors import ConfigError, MarkInvalid, SourceRewritten, SourceUnreadable, UnknownKind
 from floodmark.hwm import HWM, FileListHWM, FileModifiedTimeHWM, FileMoment, FileStat, Json, Span
 from floodmark.hwm.parsing import seconds_in
 from floodmark.locations import is_remote, path_in_marks
@@ -121,11 +121,12 @@ class Files(Immutable):
             )
         return saved_lines(saved, self.schema, self._options())
 
-    def explain(self, error: Exception, spark: SparkSession, span: Span) -> RecordMalformed | None:
-        """The malformed record that a failed write met, with its file and line; None if it met something else."""
-        from floodmark.sources.files.reading import first_malformed
+    def explain(self, error: Exception, spark: SparkSession, span: Span) -> SourceUnreadable | None:
+        """The malformed record that a failed write met, with its file and line, or the file that Spark does not see."""
+        from floodmark.sources.files.reading import first_malformed, first_unseen
 
-        return first_malformed(error, self._reading(spark, files_of(span)), source=self.fingerprint(lambda: spark))
+        files, source = self._reading(spark, files_of(span)), self.fingerprint(lambda: spark)
+        return first_malformed(error, files, source=source) or first_unseen(error, files, source=source)
 
     def _choose(self, settled: list[SeenFile], mark: HWM[Any] | None, request: Request) -> FileChoice:
         chooser = FileChooser(

@@ -17,8 +17,8 @@ from operator import or_
 from typing import TYPE_CHECKING, Literal
 from urllib.parse import unquote
 
-from floodmark.errors import RecordMalformed
-from floodmark.locations import SPARK_SCHEMES, is_url, quote
+from floodmark.errors import RecordMalformed, SourceUnreadable
+from floodmark.locations import SPARK_SCHEMES, is_url, literal_path, local_path, quote
 from floodmark.sources.contract import LETTER, Reading
 from floodmark.sources.values import (
     CORRUPT,
@@ -34,7 +34,7 @@ from floodmark.sources.values import (
     readable_text,
 )
 from floodmark.spark.faults import fault_in, raise_in_plan
-from floodmark.spark.session import tasks_for
+from floodmark.spark.session import runs_here, tasks_for
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, DataFrameReader, SparkSession
@@ -47,7 +47,6 @@ Malformed = Literal["fail", "dead_letter"]
 FILLER = "_fm_filler"
 WHITESPACE = " \t\r\n"
 BYTE_ORDER_MARK, REPLACEMENT = "\ufeff", "\ufffd"
-GLOB_SIGNS = frozenset("{}[]*?\\")
 READABLE_PART_CHARACTERS = 200
 BYTES_PER_TASK = 32 * 2**20
 
@@ -70,6 +69,8 @@ CSV_HEADER = re.compile(
     re.DOTALL,
 )
 """What Spark says of a header that it did not expect."""
+NOT_THERE = re.compile(r"PATH_NOT_FOUND|FILE_NOT_EXIST|FileNotFoundException")
+"""What it says of a file that the driver, or a task, did not find."""
 
 
 @dataclass(frozen=True)
@@ -278,7 +279,7 @@ def _plain_path(path: Column) -> Column:
 
 def spark_path(path: str) -> str:
     """The path for Spark's reader, which would otherwise take `[1]` for a pattern and `/in` for a path on HDFS."""
-    literal = "".join(f"\\{sign}" if sign in GLOB_SIGNS else sign for sign in path)
+    literal = literal_path(path)
     if not is_url(path):
         return f"file://{literal}"
     scheme, _, rest = literal.partition(":")
@@ -344,6 +345,19 @@ def first_malformed(error: Exception, files: FileReading, *, source: str) -> Rec
         return None
     first = files.dead().orderBy("file", "line").limit(1).collect()
     return RecordMalformed(source, file=first[0].file, line=first[0].line, text=first[0].text) if first else None
+
+
+def first_unseen(error: Exception, files: FileReading, *, source: str) -> SourceUnreadable | None:
+    """The first of these files that is on this machine, and not where Spark runs, if the error is about that."""
+    text = str(error)
+    if not NOT_THERE.search(text) or runs_here(files.spark):
+        return None
+    here = [place for path in files.paths if (place := local_path(path)) and place.is_file() and place.name in text]
+    if not here:
+        return None
+    reason = f"Spark runs on a machine that does not see {here[0]}, a file of this one. Nothing was written"
+    hint = "put the files on a disk that this machine and all of Spark's share, or into an object store"
+    return SourceUnreadable(source, reason=reason, hint=hint)
 
 
 def saved_lines(saved: DataFrame, schema: str | StructType, options: Mapping[str, str]) -> Reading:
