@@ -24,6 +24,7 @@ spark:
   executor.memory: 512m
   cores.max: 2
   sql.shuffle.partitions: 2
+  databricks.delta.snapshotPartitions: 2
 {settings}jobs:
   - name: orders
     source: {{type: files, path: "{shared}/in", format: jsonl, schema: "id int"}}

@@ -27,6 +27,7 @@ spark:
   executor.memory: 512m
   cores.max: 2
   sql.shuffle.partitions: 2
+  databricks.delta.snapshotPartitions: 2
 {settings}
 defaults: {{spool: "{lake}/spool"}}
 jobs:
