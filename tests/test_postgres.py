@@ -1,11 +1,12 @@
-"""The address of a PostgreSQL database is shown without its login, wherever it is shown."""
+"""The address of a PostgreSQL database is shown without its login, and an idle connection to it is kept for a while."""
 
 from __future__ import annotations
 
+import psycopg
 import pytest
 
 from floodmark.errors import ConfigError
-from floodmark.postgres import Address
+from floodmark.postgres import IDLE_SECONDS, MOST_IDLE, Address, IdleConnections
 from floodmark.probes.tables import CursorColumn
 
 SEQ = CursorColumn("seq", "int", "bigint")
@@ -57,3 +58,69 @@ def test_several_servers_have_no_one_port() -> None:
     address = Address.parse("postgresql://a:5432,b:5433/shop")
     with pytest.raises(ConfigError):
         _ = address.port
+
+
+def lend(idle: IdleConnections, database: str, application: str = "floodmark") -> tuple[int, str]:
+    """The number of the session that is lent, and what the server calls it."""
+    with idle.lend(Address.parse(database), application, {}) as connection:
+        row = connection.execute("select pg_backend_pid(), current_setting('application_name')").fetchone()
+        assert row is not None
+        return row
+
+
+def test_a_connection_is_lent_again_under_another_name(database: str) -> None:
+    """One at a time: whoever comes while it is in use gets another."""
+    idle = IdleConnections()
+    first = lend(idle, database)
+    assert lend(idle, database, "floodmark-sink/orders") == (first[0], "floodmark-sink/orders")
+    with idle.lend(Address.parse(database), "floodmark", {}):
+        assert lend(idle, database)[0] != first[0]
+    idle.close()
+
+
+def test_a_connection_that_was_ended_is_replaced(database: str) -> None:
+    """By an administrator, a proxy, or the end of the server."""
+    idle = IdleConnections()
+    first = lend(idle, database)
+    with psycopg.connect(database) as other:
+        other.execute("select pg_terminate_backend(%s, 5000)", [first[0]])
+    assert lend(idle, database)[0] != first[0]
+    idle.close()
+
+
+def test_a_connection_with_an_error_or_an_open_transaction_is_not_kept(database: str) -> None:
+    """Nobody knows what it holds."""
+    idle = IdleConnections()
+    with pytest.raises(psycopg.Error), idle.lend(Address.parse(database), "floodmark", {}) as connection:
+        connection.execute("select no_such_column")
+    with idle.lend(Address.parse(database), "floodmark", {}) as other:
+        other.execute("begin")
+    assert (connection.closed, other.closed, idle._idle) == (True, True, [])
+
+
+def test_few_connections_are_kept_and_not_for_long(database: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A loop may have hundreds of jobs, and a server counts its sessions."""
+    idle, address = IdleConnections(), Address.parse(database)
+    for number in range(MOST_IDLE + 2):
+        with idle.lend(Address({**address.parameters, "options": f"-c work_mem={number + 1}MB"}), "floodmark", {}):
+            pass
+    assert len(idle._idle) == MOST_IDLE
+    kept = [each.connection for each in idle._idle]
+    later = idle._idle[-1].since + IDLE_SECONDS + 1
+    monkeypatch.setattr("floodmark.postgres.time.monotonic", lambda: later)
+    lend(idle, database)
+    assert all(connection.closed for connection in kept)
+    idle.close()
+
+
+def test_a_connection_is_not_kept_beyond_what_sessions_begin_with(database: str) -> None:
+    """Whoever shuts a database to writes, or names another schema, means the next question."""
+    idle = IdleConnections()
+    first = lend(idle, database)
+    with psycopg.connect(database, autocommit=True) as other:
+        name = psycopg.sql.Identifier(other.info.dbname)
+        other.execute(psycopg.sql.SQL("alter database {} set default_transaction_read_only = on").format(name))
+    second = lend(idle, database)
+    assert second[0] != first[0]
+    assert lend(idle, database) == second
+    idle.close()

@@ -5,9 +5,13 @@ A free leaf, since stores may not import probes. What is read or written over th
 
 from __future__ import annotations
 
+import atexit
 import os
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+import threading
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
 from getpass import getuser
 from typing import TYPE_CHECKING, Any
 
@@ -31,6 +35,18 @@ VARIABLES = {
 }
 """What a URL leaves out comes from where PostgreSQL's own programs look; Spark's driver would not look there."""
 CONNECT_SECONDS = 10
+IDLE_SECONDS = 60.0
+"""How long a connection is kept for the next who needs one; a server may close it sooner, which is noticed."""
+MOST_IDLE = 4
+"""Of all databases together: servers count connections, and a loop may have hundreds of jobs."""
+NAMED = """
+SELECT set_config('application_name', %s, false), (
+  SELECT coalesce(string_agg(concat(setdatabase, setrole, setconfig), ' ' ORDER BY setdatabase, setrole), '')
+  FROM pg_db_role_setting
+  WHERE setdatabase IN (0, (SELECT oid FROM pg_database WHERE datname = current_database()))
+    AND setrole IN (0, (SELECT oid FROM pg_roles WHERE rolname = session_user)))
+"""
+"""Names a session; and what sessions of this login begin with now, as a database that is shut to writes."""
 DURABLE = "CASE current_setting('synchronous_commit') WHEN 'off' THEN set_config('synchronous_commit', 'on', true) END"
 """Makes the commit of this transaction wait for the disk: where a database's default is not to, a crash of the server
 would take back what a mark elsewhere already counts on. Whatever else is set (a standby that is waited for) stays."""
@@ -118,6 +134,94 @@ def connect(
     connection: Connection[tuple[Any, ...]] = psycopg.connect(**parameters, **session, autocommit=True)
     connection.isolation_level = psycopg.IsolationLevel.READ_COMMITTED
     return connection
+
+
+@dataclass(frozen=True)
+class IdleConnection:
+    """A connection that nobody uses just now, what it was made with, and what a session began with then."""
+
+    connection: Connection[tuple[Any, ...]]
+    parameters: Mapping[str, object]
+    defaults: str
+    since: float = field(default_factory=time.monotonic)
+
+
+class IdleConnections:
+    """To connect takes far longer than to ask, and a small batch asks often: so connections are kept for a while."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._idle: list[IdleConnection] = []
+        atexit.register(self.close)
+
+    @contextmanager
+    def lend(
+        self, address: Address, application: str, defaults: Mapping[str, object]
+    ) -> Iterator[Connection[tuple[Any, ...]]]:
+        """One without a transaction. It is kept afterwards, unless it is left with an error or a transaction open.
+
+        Whoever borrows it sets nothing in it but for a transaction.
+        """
+        parameters = {**defaults, **address.resolve().parameters}
+        lent = self._take(parameters, application) or self._make(address, application, defaults, parameters)
+        try:
+            yield lent.connection
+        except BaseException:
+            lent.connection.close()
+            raise
+        self._keep(replace(lent, since=time.monotonic()))
+
+    def close(self) -> None:
+        """Close all that are idle."""
+        with self._lock:
+            idle, self._idle = self._idle, []
+        for each in idle:
+            each.connection.close()
+
+    def _make(
+        self, address: Address, application: str, defaults: Mapping[str, object], parameters: Mapping[str, object]
+    ) -> IdleConnection:
+        # What is prepared stays with the server: a proxy that mixes sessions, or a table that changes, breaks it.
+        connection = connect(address, application, defaults, prepare_threshold=None)
+        return IdleConnection(connection, parameters, self._begin(connection, application) or "")
+
+    def _take(self, parameters: Mapping[str, object], application: str) -> IdleConnection | None:
+        """The one that was used last, if it still answers as a new one would; those that waited long are closed."""
+        now = time.monotonic()
+        with self._lock:
+            late = [each for each in self._idle if now - each.since > IDLE_SECONDS]
+            fitting = [each for each in self._idle if each not in late and each.parameters == parameters][-1:]
+            self._idle = [each for each in self._idle if each not in late and each not in fitting]
+        for each in late:
+            each.connection.close()
+        for each in fitting:
+            if self._begin(each.connection, application) == each.defaults:
+                return each
+            each.connection.close()
+        return None
+
+    def _begin(self, connection: Connection[tuple[Any, ...]], application: str) -> str | None:
+        """Name the session; what others would begin with now, or None where that is not known."""
+        try:
+            row = connection.execute(NAMED, [application[:63]]).fetchone()
+        except driver().Error:
+            return None
+        return str(row[1]) if row else None
+
+    def _keep(self, lent: IdleConnection) -> None:
+        connection = lent.connection
+        if connection.closed or connection.info.transaction_status != driver().pq.TransactionStatus.IDLE:
+            connection.close()
+            return
+        with self._lock:
+            self._idle.append(lent)
+            surplus, self._idle = self._idle[:-MOST_IDLE], self._idle[-MOST_IDLE:]
+        for oldest in surplus:
+            oldest.connection.close()
+
+
+IDLE_CONNECTIONS = IdleConnections()
+"""Those of this process."""
 
 
 def driver() -> ModuleType:

@@ -30,6 +30,8 @@ class Relay:
     database: str
     topic_in: str
     topic_out: str
+    only: str | None = None
+    """The one sink that it has, if it does not have all."""
 
     def save(self) -> None:
         (Path(self.home) / "relay.json").write_text(json.dumps(asdict(self)))
@@ -43,16 +45,17 @@ class Relay:
             ),
             "postgres": lambda: fm.sources.Postgres(self.database, table="public.src", cursor="id"),
         }
+        sinks = (
+            fm.sinks.Delta(str(home / "lake"), name="lake"),
+            fm.sinks.Kafka(self.bootstrap, self.topic_out, key="id", name="events", chunk_rows=20),
+            fm.sinks.Postgres(self.database, "public.mart", name="mart"),
+            fm.sinks.Files(str(home / "out"), name="out"),
+        )
         return fm.Job(
             name="relay",
             source=sources[self.source](),
             transform="select id, v from source",
-            sinks=[
-                fm.sinks.Delta(str(home / "lake"), name="lake"),
-                fm.sinks.Kafka(self.bootstrap, self.topic_out, key="id", name="events", chunk_rows=20),
-                fm.sinks.Postgres(self.database, "public.mart", name="mart"),
-                fm.sinks.Files(str(home / "out"), name="out"),
-            ],
+            sinks=[sink for sink in sinks if self.only in (None, sink.name)],
         )
 
     def store(self) -> fm.stores.MarkStore:

@@ -7,12 +7,13 @@ import random
 import signal
 import threading
 import time
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pytest
 
 from tests.crash.relay import SINKS
-from tests.crash.relaying import feed, held, relay_from, start
+from tests.crash.relaying import execute, feed, held, relay_from, start
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -53,6 +54,27 @@ def test_a_kill_at_any_point_leaves_every_row_once_in_every_sink(
 ) -> None:
     """Every source, every point, every sink."""
     assert killed_and_finished(spark, tmp_path, kafka, postgres, source, point) == EVERYTHING_ONCE
+
+
+@pytest.mark.crash
+@pytest.mark.parametrize("point", [point for point in POINTS if not point.endswith(("2", "3", "4"))])
+@pytest.mark.parametrize("only", ["events", "mart"])
+def test_a_kill_in_a_small_batch_of_a_table_leaves_every_row_once_in_its_only_sink(
+    spark: SparkSession, tmp_path: Path, kafka: Broker, postgres: Server, only: str, point: str
+) -> None:
+    """It is all or nothing, so it is not frozen: rows that are not out yet may be others, those that are stay."""
+    relay = replace(relay_from("postgres", tmp_path, kafka, postgres), only=only)
+    relay.save()
+    feed(relay, range(10))
+    relay.job().run(spark, relay.store())
+    feed(relay, range(10, 20))
+    died = start(relay, FLOODMARK_CRASH_AT=point).wait(120)
+    execute(relay, "update public.src set v = 'changed' where id >= 10")
+    feed(relay, range(20, 30))
+    relay.job().run(spark, relay.store())
+    relay.job().run(spark, relay.store())
+    assert not (tmp_path / "spool").exists()
+    assert (died, held(spark, relay)[only]) == (-signal.SIGKILL, list(range(30)))
 
 
 @pytest.mark.crash

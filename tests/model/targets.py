@@ -178,3 +178,15 @@ class PieceSink:
             return 0
         require_own_number(Recorded(number, digest if out == rows[: len(out)] else "other rows"), batch, self.name)
         return len(out)
+
+
+@dataclass(frozen=True)
+class SmallPieceSink(PieceSink):
+    """As Kafka's where a batch is known to be small: it goes out in one transaction."""
+
+    def freeze_at_once(self, session: object, size: object) -> dict[str, Any]:
+        return {"writers": 1, "at_once": True}
+
+    def write(self, rows: Frame, batch: Batch) -> int | None:
+        is_at_once = batch.frozen[self.name].get("at_once")
+        return TargetSink.write(self, rows, batch) if is_at_once else super().write(rows, batch)  # type: ignore[arg-type]

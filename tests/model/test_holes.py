@@ -137,9 +137,18 @@ HOLES = {
         Setting("aa", is_immutable=False, loses_rows=True, **KILLED),
         ("step.commit:BatchCommit.save", "self.require_agreement(written)", "pass"),
     ),
+    "a small batch of a mutable table is not frozen for two sinks": hole(
+        Setting("as", is_immutable=False, has_dead_letters=False, **KILLED, changes=("other rows",)),
+        (
+            "step.intents:at_once_options",
+            "sink = work.sinks[0]\n    if len(work.sinks) > 1 or ",
+            "sink = work.sinks[-1]\n    if ",
+        ),
+        ("step.work:why_spooled", "len(sinks) == 1 and ", ""),
+    ),
     "a mutable table is not frozen": hole(
         Setting("aa", is_immutable=False, **KILLED, changes=("other rows",)),
-        ("step.intents:new_intent", "if work.why_spooled() else None", "if False else None"),
+        ("step.intents:new_intent", "if not at_once and work.why_spooled() else None", "if False else None"),
     ),
 }
 

@@ -25,6 +25,12 @@ CASES = {
     "paused, then given up by a person": Setting("a", batches_before=1, thaws=0, changes=("--abandon",)),
     "killed, then finished by a person": Setting("ap", **KILLED, changes=("--finish",)),
     "killed, and a table that is changed": Setting("aa", **KILLED, is_immutable=False, changes=("other rows",)),
+    "killed, and a small batch of a table that is changed": Setting(
+        "s", kills=2, pauses=0, thaws=0, runs=3, is_immutable=False, has_dead_letters=False, changes=("other rows",)
+    ),
+    "paused, and a small batch of a table": Setting(
+        "s", is_immutable=False, has_dead_letters=False, changes=("new rows", "other code")
+    ),
     "killed where the mark goes with the rows": Setting("at", **KILLED, has_malformed_row=True),
     "another source": Setting("aa", **KILLED, changes=("another source",)),
     "a sink is renamed": Setting("aa", **KILLED, batches_before=1, changes=("a sink is renamed",)),
@@ -55,7 +61,10 @@ CASES = {
 }
 
 
-LONG = ("killed twice", "paused anywhere", "paused, then other code", "a sink is restored under a paused run")
+LONG = (
+    *("killed twice", "paused anywhere", "paused, then other code", "a sink is restored under a paused run"),
+    "paused, and a small batch of a table",
+)
 """Cases of thousands of stories."""
 
 

@@ -10,13 +10,14 @@ from pathlib import Path
 from typing import Any
 
 from floodmark.errors import DecisionNeeded, FloodmarkError, NumbersDisagree
+from floodmark.step.commit import COUNTED_ANEW
 from floodmark.step.run import Step
 from floodmark.step.work import RunRequest, Work
 from floodmark.stores.memory import MemoryPages
 from floodmark.stores.record import JobRecord, Receipt
 from tests.model.doubles import MALFORMED, Code, Log, Session, Table, WatchedStore, without_spark
 from tests.model.scheduling import Budget, Choices, Guard, Run, Scheduler, every_tape
-from tests.model.targets import JoiningSink, PieceSink, Target, TargetSink
+from tests.model.targets import JoiningSink, PieceSink, SmallPieceSink, Target, TargetSink
 
 JOB = "orders"
 RUNS_TO_SETTLE = 5
@@ -27,10 +28,12 @@ class Setting:
     """What is explored: the job, what has happened before, and what may happen between two runs."""
 
     sinks: str = "a"
-    """A letter for each, in order: all or nothing, p by pieces, or t, all or nothing together with the mark."""
+    """A letter for each, in order: all or nothing, p by pieces, s by pieces and all of a small batch at once, or t, all
+    or nothing together with the mark."""
     is_immutable: bool = True
     batches_before: int = 0
     has_malformed_row: bool = False
+    has_dead_letters: bool = True
     loses_rows: bool = False
     changes: tuple[str, ...] = ("nothing",)
     points: tuple[str, ...] = ()
@@ -117,7 +120,8 @@ class World:
         return Step(store, Session, work=self.work(), request=self.request)  # type: ignore[arg-type]
 
     def work(self) -> Work:
-        kinds: dict[str, Any] = {"a": TargetSink, "p": PieceSink, "t": JoiningSink}
+        kinds: dict[str, Any] = {"a": TargetSink, "p": PieceSink, "s": SmallPieceSink, "t": JoiningSink}
+        letters: Any = TargetSink("dead-letters", self.letters, self.scheduler)
         sinks: list[Any] = []
         for n, (kind, target) in enumerate(zip(self.setting.sinks, self.targets, strict=True), start=1):
             name = f"other-{n}" if self.renamed and n == 1 else f"sink-{n}"
@@ -127,7 +131,7 @@ class World:
             (self.table,),  # type: ignore[arg-type]
             tuple(sinks),
             transform=Code(self.code),  # type: ignore[arg-type]
-            dead_letters=TargetSink("dead-letters", self.letters, self.scheduler),  # type: ignore[arg-type]
+            dead_letters=letters if self.setting.has_dead_letters else None,
             spool_folder=str(self.folder),
         )
 
@@ -231,7 +235,8 @@ class World:
             really = sum(number == receipt.number for _, _, number in target.rows)
             if written != really:
                 yield f"the receipt of number {receipt.number} says {written} rows in {name}, and there are {really}"
-            if receipt.rows_read - receipt.rows_dead != written:
+            is_told = COUNTED_ANEW in receipt.notes  # of a table that is not kept nobody knows what was read then
+            if receipt.rows_read - receipt.rows_dead != written and not is_told:
                 yield f"the receipt of number {receipt.number}: {receipt.rows_read} read, {written} written"
 
 

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
+import psycopg
 import pytest
 
 import floodmark as fm
@@ -13,7 +15,9 @@ from floodmark.errors import StoreUnreachable
 from floodmark.sinks.small import SMALL_ROWS
 from floodmark.stores.contract import MarkStore
 from floodmark.testing import FailingStore, RowsSource
+from floodmark.testing.servers import Broker
 from tests.sinks.delta.test_ways import jobs_started
+from tests.sinks.kafka.messages import values
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -107,3 +111,47 @@ def test_a_batch_that_was_written_by_arrow_and_not_committed_is_known_again_eith
     receipt = fm.Job("small", RowsSource(rows, SCHEMA), [replace(sink, writer=again)]).run(spark, store)
     assert (receipt.recovered, receipt.rows_written, receipt.written_by) == (True, {"delta": 2}, {"delta": "arrow"})
     assert table(spark, tmp_path / "lake") == [1, 2, 3, 4, 5]
+
+
+@pytest.fixture
+def relay(database: str, kafka: Broker, topic: Callable[..., str], tmp_path: Path) -> fm.Job:
+    """From a table, whose rows may change, into a topic."""
+    execute(database, "create table o (id int primary key, v text)", "insert into o values (1, 'a'), (2, 'b')")
+    return fm.Job(
+        "relay",
+        fm.sources.Postgres(database, "o", cursor="id"),
+        [fm.sinks.Kafka(kafka.bootstrap, topic(partitions=3), key="id", value="text:v")],
+        spool=str(tmp_path / "spool"),
+    )
+
+
+def execute(database: str, *statements: str) -> None:
+    with psycopg.connect(database) as connection:
+        for statement in statements:
+            connection.execute(statement.encode())
+
+
+def test_a_warm_batch_of_a_table_into_a_topic_starts_one_spark_job_and_is_not_frozen(
+    spark: SparkSession, store: MarkStore, relay: fm.Job, kafka: Broker, database: str, tmp_path: Path
+) -> None:
+    """It is one transaction, so that nobody compares a second reading with the first."""
+    relay.run(spark, store)
+    execute(database, "insert into o values (3, 'c')")
+    assert jobs_started(spark, lambda: relay.run(spark, store)) == 1
+    receipt = store.runs("relay")[0]
+    assert (receipt.rows_read, receipt.rows_written, receipt.written_by) == (1, {"kafka": 1}, {"kafka": "arrow"})
+    assert values(kafka.bootstrap, relay.sinks[0].topic) == ["a", "b", "c"]  # type: ignore[attr-defined]
+    assert not (tmp_path / "spool").exists()
+
+
+def test_a_small_batch_that_is_in_the_topic_and_not_committed_stays_as_it_is(
+    spark: SparkSession, store: MarkStore, relay: fm.Job, kafka: Broker, database: str
+) -> None:
+    """Its rows are others by now, and one is gone: what readers have seen is what counts."""
+    with pytest.raises(StoreUnreachable):
+        relay.run(spark, FailingStore(store, fail_on={"commit": 1}))
+    execute(database, "update o set v = 'changed' where id = 2", "delete from o where id = 1")
+    receipt = relay.run(spark, store)
+    assert (receipt.recovered, receipt.rows_read, receipt.rows_written) == (True, 2, {"kafka": 2})
+    assert values(kafka.bootstrap, relay.sinks[0].topic) == ["a", "b"]  # type: ignore[attr-defined]
+    assert relay.run(spark, store).status == "nothing_new"

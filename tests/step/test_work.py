@@ -51,6 +51,23 @@ def test_a_batch_is_frozen_where_a_second_reading_might_differ_and_somebody_woul
     assert (Work("orders", (source,), sinks, transform).why_spooled() is not None) is is_frozen
 
 
+@pytest.mark.parametrize(
+    ("transform", "sinks", "rules", "is_frozen"),
+    [
+        (Identity(), (KAFKA,), (), False),
+        (FUNCTION, (KAFKA,), (), False),
+        (Identity(), (DELTA, KAFKA), (), True),
+        (Identity(), (KAFKA,), (fm.rules.not_null("id", action="drop"),), True),
+    ],
+)
+def test_a_batch_that_its_only_sink_takes_at_once_is_not_frozen(
+    transform: Transform, sinks: tuple[Sink, ...], rules: tuple[fm.rules.Rule, ...], is_frozen: bool
+) -> None:
+    """It is all or nothing then: nobody compares two attempts."""
+    work = Work("orders", (TABLE,), sinks, transform, RuleSet(rules))
+    assert (work.why_spooled(at_once=True) is not None) is is_frozen
+
+
 FAILING, PUT_ASIDE = fm.rules.not_null("id", action="fail"), fm.rules.not_null("id", action="quarantine")
 GROUPED = Sql("select id, count(*) as n from source group by id")
 

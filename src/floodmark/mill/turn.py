@@ -58,7 +58,7 @@ def takes_end(sink: Sink) -> bool:
 class MillWork(Work):
     """The work of a mill; its function may give other output the second time, so every turn is spooled."""
 
-    def why_spooled(self) -> str | None:
+    def why_spooled(self, *, at_once: bool = False) -> str | None:
         return "the process function may give other output the second time"
 
 

@@ -270,6 +270,17 @@ class Freezing(Protocol):
 
 
 @runtime_checkable
+class AtOnce(Protocol):
+    """A sink that takes batches piece by piece, and one that is known to be small in one transaction."""
+
+    def freeze_at_once(self, session: Session, size: BatchSize) -> Mapping[str, Json] | None:
+        """As `freeze`, for a batch that is to be all or nothing, as nobody keeps its rows for another attempt.
+
+        None where it is not known to be small: then `freeze` is asked, and rows that may change are kept.
+        """
+
+
+@runtime_checkable
 class OnDelta(Protocol):
     """A sink whose whole target is Delta tables, which can be put back to how a batch left them."""
 

@@ -6,6 +6,7 @@ can tell: then nothing is told, and never a 0.
 
 from __future__ import annotations
 
+import threading
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -18,6 +19,8 @@ if TYPE_CHECKING:
 log = get_logger(__name__)
 NANOSECONDS = 1e9
 TAG = "floodmark-batch-"
+LAST = threading.local()
+"""The meter of this thread that has begun and not ended."""
 SETTLING_MILLISECONDS = 1_000
 """Spark notes the end of a stage a moment after it has told us of it; a run waits no longer than this for a figure."""
 
@@ -37,19 +40,21 @@ class Meter:
         """None where the status store is not in reach."""
         try:
             context, tag = spark.sparkContext, f"{TAG}{batch}"
-            for left in context.getJobTags():
-                if left.startswith(TAG):
-                    context.removeJobTag(left)
+            left: Meter | None = getattr(LAST, "meter", None)  # to ask Spark for its tags takes many calls
+            if left is not None and left.context is context:
+                context.removeJobTag(left.tag)
             context.addJobTag(tag)
         except Exception:  # noqa: BLE001 - Connect has no context and says so in its own words
             return None
-        return cls(context, tag)
+        LAST.meter = meter = cls(context, tag)
+        return meter
 
     def end(self) -> dict[str, float]:
         """CPU seconds of all tasks, bytes shuffled and spilled, the highest execution memory of a stage's tasks.
 
         Later jobs of this thread are not of the batch.
         """
+        LAST.meter = None
         try:
             self.context.removeJobTag(self.tag)
             return self._read()

@@ -254,8 +254,11 @@ def size_of(work: Work, look: Outlook | None, prepared: PreparedBatch) -> BatchS
     """What is known of the rows that go to the sinks: those that were frozen are counted, else the look has an idea."""
     if prepared.spool is not None:
         return BatchSize(prepared.spool.rows(), is_bound=True)
-    if look is None:
-        return BatchSize()
+    return expected_size(work, look) if look is not None else BatchSize()
+
+
+def expected_size(work: Work, look: Outlook) -> BatchSize:
+    """What a look knows of the rows that go to the sinks."""
     return BatchSize(look.expected_rows, look.expected_bytes, is_bound=adds_no_rows(work.transform))
 
 

@@ -19,10 +19,10 @@ from floodmark.locations import is_remote, path_in_marks
 from floodmark.logs import get_logger
 from floodmark.machine import file_name
 from floodmark.rules import Rule, RuleSet
-from floodmark.sinks.contract import Batch, EndsTransactions, Forgetting, Freezing, Sink, ledger_id
+from floodmark.sinks.contract import AtOnce, Batch, EndsTransactions, Forgetting, Freezing, Sink, ledger_id
 from floodmark.sinks.modes import TableSink
 from floodmark.sources.contract import Session
-from floodmark.step.batch import frozen_dead
+from floodmark.step.batch import expected_size, frozen_dead
 from floodmark.step.looking import Ledgers, Outlook, has_batch, read_ledgers, with_ledger
 from floodmark.step.refused import SavedRecords
 from floodmark.step.set_aside import Letters
@@ -45,18 +45,19 @@ def new_intent(
 ) -> Intent:
     """A batch over what the look saw. Its number lies above everything that any sink has recorded."""
     number, attempt = max(record.number, ledgers.highest) + 1, new_attempt()
+    at_once = at_once_options(work, outlook, session)
     return Intent(
         number=number,
         kind="refresh" if request.full_refresh else "batch",
         spans=outlook.spans,
         batch_time=datetime.now(timezone.utc),
         attempt=attempt,
-        spool=spool_folder(work, number, attempt) if work.why_spooled() else None,
+        spool=spool_folder(work, number, attempt) if not at_once and work.why_spooled() else None,
         fingerprints=work.fingerprints(),
         extras=IntentExtras(
             sources=outlook.sources,
             remember=outlook.extras_after(record.extras),
-            frozen_options=frozen_options(work, session),
+            frozen_options=at_once or frozen_options(work, session),
         ),
     )
 
@@ -64,6 +65,18 @@ def new_intent(
 def frozen_options(work: Work, session: Session) -> dict[str, dict[str, Json]]:
     """What sinks have to find again at every attempt, as it is now."""
     return {sink.name: dict(sink.freeze(session)) for sink in work.sinks if isinstance(sink, Freezing)}
+
+
+def at_once_options(work: Work, outlook: Outlook, session: Session) -> dict[str, dict[str, Json]] | None:
+    """What the only sink settles for a batch so small that it takes it in one transaction, as others are taken always.
+
+    Then nobody compares two attempts, and rows that may be others the second time need not be kept. None else.
+    """
+    sink = work.sinks[0]
+    if len(work.sinks) > 1 or not isinstance(sink, AtOnce) or work.why_spooled(at_once=True):
+        return None
+    frozen = sink.freeze_at_once(session, expected_size(work, outlook))
+    return None if frozen is None else {sink.name: dict(frozen)}
 
 
 def open_intent(

@@ -105,23 +105,24 @@ class Work:
         """All of them by what the record knows them by: a sink may have the name of a table for rows put aside."""
         return {**{s.name: s for s in self.sinks}, **{f"{KEY_OF_ASIDE}{s.name}": s for s in self.aside_sinks}}
 
-    def why_spooled(self) -> str | None:
+    def why_spooled(self, *, at_once: bool = False) -> str | None:
         """Why rows are frozen before they are written; None if they need not be.
 
-        Sources are asked only where their answer decides.
+        Sources are asked only where their answer decides. `at_once`: every sink takes the batch in one transaction.
         """
-        reason, saving = self._why_rows_spooled(), [source for source in self.sources if isinstance(source, Saving)]
+        reason = self._why_rows_spooled(at_once=at_once)
+        saving = [source for source in self.sources if isinstance(source, Saving)]
         if reason is None and self.dead_letters is not None and not all(map(gives_same_rows, saving)):
             return "records that cannot be parsed are read a second time, and must be the same then"
         return reason
 
-    def _why_rows_spooled(self) -> str | None:
+    def _why_rows_spooled(self, *, at_once: bool) -> str | None:
         transform = over_sources(self.transform, [source.name for source in self.sources])
-        if_changing = why_spooled(self.sinks, transform, self.rules, is_immutable=False)
+        if_changing = why_spooled(self.sinks, transform, self.rules, is_immutable=False, at_once=at_once)
         immutable = [source for source in self.sources if isinstance(source, Immutable)]
         if if_changing is None or len(immutable) < len(self.sources):
             return if_changing
-        in_any_case = why_spooled(self.sinks, transform, self.rules, is_immutable=True)
+        in_any_case = why_spooled(self.sinks, transform, self.rules, is_immutable=True, at_once=at_once)
         if in_any_case or all(source.gives_same_rows() for source in immutable):
             return in_any_case
         return if_changing
@@ -250,11 +251,13 @@ class RuleTraits(Protocol):
     def conditions(self) -> Sequence[str] | None: ...
 
 
-def why_spooled(sinks: Sequence[Sink], transform: Transform, rules: RuleTraits, *, is_immutable: bool) -> str | None:
+def why_spooled(
+    sinks: Sequence[Sink], transform: Transform, rules: RuleTraits, *, is_immutable: bool, at_once: bool = False
+) -> str | None:
     """Why the rows of a batch must be frozen before they are written: they might be others when they are read again.
 
-    `is_immutable` tells that all sources give the same rows for the same span. `lint` asks here too, with a job that
-    exists only in a file.
+    `is_immutable` tells that all sources give the same rows for the same span, `at_once` that the sinks take this very
+    batch in one transaction. `lint` asks here too, with a job that exists only in a file.
     """
     if isinstance(transform, RecordTransform):
         return "the code that runs for each record may do more than return rows"
@@ -264,7 +267,7 @@ def why_spooled(sinks: Sequence[Sink], transform: Transform, rules: RuleTraits, 
     volatile_rule = why_rule_volatile(rules)
     is_repeatable = is_immutable and transform.is_deterministic() and volatile_rule is None
     judged_first = why_judged_first(sinks, transform, rules, is_repeatable=is_repeatable) if rules else None
-    if judged_first or is_repeatable or (len(sinks) == 1 and is_atomic(sinks[0])):
+    if judged_first or is_repeatable or (len(sinks) == 1 and (at_once or is_atomic(sinks[0]))):
         return judged_first  # a single sink that is all or nothing never compares two attempts
     if not is_immutable:
         return "the source may give other rows when it is read again"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -19,21 +19,28 @@ from floodmark.errors import (
     SourceUnreadable,
 )
 from floodmark.logs import get_logger
-from floodmark.probes.kafka import KafkaProbe, PartitionBounds, Topic, similar_topics
 from floodmark.probes.kafka.client import KafkaOptions, driver_message
-from floodmark.sinks.contract import Batch, Recorded, Session, require_own_number
+from floodmark.sinks.contract import Batch, BatchSize, Recorded, Session, require_own_number
 from floodmark.sinks.kafka import ledger as ledgers
-from floodmark.sinks.kafka.ledger import LOOK_SECONDS, PROMPT_SECONDS, STABLE_SECONDS, CannotTell, Layout, LedgerPage
-from floodmark.sinks.kafka.messages import MessageFormat
+from floodmark.sinks.kafka.ledger import (
+    LOOK_SECONDS,
+    PROMPT_SECONDS,
+    STABLE_SECONDS,
+    CannotTell,
+    Layout,
+    LedgerPage,
+    TargetTopic,
+)
+from floodmark.sinks.kafka.messages import MessageFormat, with_partitions
 from floodmark.sinks.kafka.producer import (
-    PATIENCE_SECONDS,
     LedgerAddress,
+    TransactionalSession,
     fence_page,
     is_passing,
     retry_passing_errors,
 )
 from floodmark.sinks.kafka.writer import DELIVERY_TYPE, Delivery, WritePlan, Writer, by_writer, deliver, in_parallel
-from floodmark.sinks.small import SMALL_ROWS
+from floodmark.sinks.small import SMALL_ROWS, rows_as_arrow
 from floodmark.spark.faults import fault_in
 
 if TYPE_CHECKING:
@@ -76,6 +83,7 @@ class Kafka:
     partition: str | None = None
     _only_looks: bool = field(default=False, repr=False, compare=False)
     _readers: dict[str, Consumer] = field(init=False, repr=False, compare=False, default_factory=dict)
+    _sessions: dict[str, TransactionalSession] = field(init=False, repr=False, compare=False, default_factory=dict)
 
     def __post_init__(self) -> None:
         self._topic.check(self.name)
@@ -112,7 +120,14 @@ class Kafka:
 
     def freeze(self, session: Session) -> Mapping[str, Json]:
         with self._broker_errors():
-            return self._layout(session).to_json()
+            return self._layout(lambda: cores_of(session)).to_json()
+
+    def freeze_at_once(self, session: Session, size: BatchSize) -> Mapping[str, Json] | None:
+        """One writer for all partitions: its one transaction has every row and every page."""
+        if not self._is_one_chunk(size):
+            return None
+        with self._broker_errors():
+            return self._layout(lambda: 1, at_once=True).to_json()
 
     def recorded(self, ledger: str, session: Session) -> Recorded | None:
         with self._broker_errors():
@@ -172,7 +187,9 @@ class Kafka:
                 require_own_number(newest.recorded, batch, self.name)
                 return ledgers.rows_of(pages, batch.number)
             plan = self._plan(lambda: rows.sparkSession, batch, pages)
-        if self._is_one_chunk(batch):
+        if plan.layout.at_once and (arrow := self._messages_at_once(rows, plan, batch)) is not None:
+            return self._sum([self._send_at_once(arrow, plan, batch)], batch)
+        if self._is_one_chunk(batch.size) and not plan.layout.at_once:
             return self._sum(self._deliver_here(rows, plan, batch), batch)
         batch.notes.ways[self.name] = "spark"
         deliveries = {each.writer: each for each in self._deliver(rows, plan, batch)}
@@ -206,7 +223,7 @@ class Kafka:
     def _plan(self, session: Session, batch: Batch, pages: Mapping[int, LedgerPage]) -> WritePlan:
         """A batch that was not frozen gets a layout here: right once, but a lost ledger could not be made good."""
         frozen = batch.frozen.get(self.name)
-        layout = Layout.from_json(frozen) if frozen else self._layout(session)
+        layout = Layout.from_json(frozen) if frozen else self._layout(lambda: cores_of(session))
         address = self._address(batch.ledger(self.name))
         plan = WritePlan(address, batch.number, batch.digest, layout, self.chunk_rows, self.chunk_seconds)
         try:
@@ -214,16 +231,29 @@ class Kafka:
         except CannotTell as reason:
             raise SinkUndecided(batch.job, sink=self.name, number=batch.number, reason=str(reason)) from None
 
-    def _layout(self, session: Session) -> Layout:
-        from floodmark.spark.session import cores  # heavy, and a writer's process imports this module too
-
+    def _layout(self, most_writers: Callable[[], int], *, at_once: bool = False) -> Layout:
         partitions = self._topic.require()  # before Spark is started: a topic that is missing is found at once
-        return Layout(partitions, min(partitions, cores(session())), self._topic.ends(), uuid.uuid4().hex[:12])
+        writers, token = min(partitions, most_writers()), uuid.uuid4().hex[:12]
+        return Layout(partitions, writers, self._topic.ends(), token, at_once)
 
-    def _is_one_chunk(self, batch: Batch) -> bool:
-        """Whether the batch is known to be so small that each writer sends its part in one transaction."""
-        size = batch.size
+    def _is_one_chunk(self, size: BatchSize) -> bool:
+        """Whether a batch is known to be so small that each writer sends its part in one transaction."""
         return size.is_bound and size.rows is not None and size.rows <= min(SMALL_ROWS, self.chunk_rows)
+
+    def _messages_at_once(self, rows: DataFrame, plan: WritePlan, batch: Batch) -> pa.Table | None:
+        """The messages of the one writer; None where they turn out to be many, and a task has to send them."""
+        with self._refusals(batch):
+            return rows_as_arrow(self._format.route(rows, plan.layout), batch)
+
+    def _send_at_once(self, arrow: pa.Table, plan: WritePlan, batch: Batch) -> Delivery:
+        """By a producer that is kept for the next batch of a loop: to start one takes longer than to send."""
+        ledger, batch.notes.ways[self.name] = plan.address.ledger, "arrow"
+        session = self._sessions.pop(ledger, None) or TransactionalSession(plan.address, 0, ())
+        messages = [with_partitions(each, plan.layout.partitions) for each in arrow.to_batches()]
+        with self._broker_errors():
+            delivery = Writer(plan, 0, kept=session).run(messages)
+        self._sessions[ledger] = session
+        return delivery
 
     def _deliver_here(self, rows: DataFrame, plan: WritePlan, batch: Batch) -> list[Delivery]:
         """The messages come to the driver, whose own producers send them: no task has to start one."""
@@ -333,59 +363,8 @@ class Kafka:
             raise SinkUnreachable(self.describe(), reason=error.reason) from None
 
 
-@dataclass(frozen=True)
-class TargetTopic:
-    """A topic by name; `create` has its partitions and replication, for where it is missing."""
+def cores_of(session: Session) -> int:
+    """How many tasks run side by side."""
+    from floodmark.spark.session import cores  # heavy, and a writer's process imports this module too
 
-    options: KafkaOptions
-    name: str
-    create: Mapping[str, int] | None = None
-
-    def check(self, sink: str) -> None:
-        """Raises ConfigError if it could not be made as `create` says."""
-        if self.create is not None and (
-            set(self.create) - {"partitions", "replication"} or "partitions" not in self.create
-        ):
-            raise ConfigError(
-                f"sink '{sink}' cannot create its topic so.", hint="create: {partitions: 6, replication: 3}"
-            )
-
-    def partitions(self) -> int | None:
-        """How many there are, or None if there is no such topic. Asking never makes it."""
-        return self._probe.partition_counts().get(self.name)
-
-    def require(self) -> int:
-        """The number of partitions; the topic is made if it may be. Raises ConfigError with names that are near."""
-        counts = self._probe.partition_counts()
-        if self.name in counts:
-            return counts[self.name]
-        if self.create is None:
-            near = similar_topics(self.name, counts)
-            raise ConfigError(
-                f"there is no topic '{self.name}' at {self.options.servers}.",
-                hint=f"{f'{near} Else' if near else 'make it, or'} give `create: {{partitions: 6, replication: 3}}` to"
-                " have it made",
-            )
-        self._probe.create_topic(self.name, self.create["partitions"], self.create.get("replication", 1))
-        return self.partitions() or self.create["partitions"]
-
-    def ends(self) -> tuple[int, ...]:
-        """The next offset of every partition, open transactions included."""
-        return tuple(bounds.end for bounds in self._bounds(self.require()))
-
-    def holds_records(self) -> bool:
-        return any(bounds.end != bounds.earliest for bounds in self._bounds(self.partitions() or 0))
-
-    def had_records(self) -> bool:
-        """Whether anything was ever written to it, also if retention has removed it since."""
-        return any(bounds.end for bounds in self._bounds(self.partitions() or 0))
-
-    def _bounds(self, partitions: int) -> list[PartitionBounds]:
-        bounds = self._probe.bounds([Topic(self.name, "", tuple(range(partitions)))]) if partitions else {}
-        return [bounds[place] for place in sorted(bounds)]
-
-    @cached_property
-    def _probe(self) -> KafkaProbe:
-        """Kept: to connect takes far longer than to ask."""
-        seconds = self.options.call_seconds
-        return KafkaProbe(self.options, request_seconds=seconds, leader_seconds=PATIENCE_SECONDS)
+    return cores(session())

@@ -1,4 +1,4 @@
-"""What says how far a batch got in a topic: the ledger, and when that is lost the stamps on the messages themselves.
+"""A topic, and what says how far a batch got in it: the ledger, or the stamps on the messages if that is lost.
 
 The ledger is a consumer group that nobody joins. Its offsets only grow with the batch number; their metadata holds the
 pages that count, and both are committed in the transactions of the rows.
@@ -10,10 +10,13 @@ import json
 import time
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, replace
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, TypeAlias
 
+from floodmark.errors import ConfigError
 from floodmark.formats import with_format, without_format
 from floodmark.patience import patiently
+from floodmark.probes.kafka import KafkaProbe, PartitionBounds, Topic, similar_topics
 from floodmark.sinks.contract import Recorded
 
 if TYPE_CHECKING:
@@ -30,10 +33,70 @@ LOOK_SECONDS = 10.0
 """How long somebody waits who only looks: to connect takes a while, too."""
 PAGE_FORMAT = 2
 """Since 2 a page says whether it is a fence, and has a hash of the rows."""
+LEADER_SECONDS = 120.0
+"""How long a partition may be between two leaders."""
 HIDDEN_SECONDS = 120.0
 """How long to wait for transactions of others that are open above our rows."""
 LABEL, ROWS = "fm", "fm-rows"
 Headers: TypeAlias = "list[tuple[str, str | bytes | None]]"
+
+
+@dataclass(frozen=True)
+class TargetTopic:
+    """A topic by name; `create` has its partitions and replication, for where it is missing."""
+
+    options: KafkaOptions
+    name: str
+    create: Mapping[str, int] | None = None
+
+    def check(self, sink: str) -> None:
+        """Raises ConfigError if it could not be made as `create` says."""
+        if self.create is not None and (
+            set(self.create) - {"partitions", "replication"} or "partitions" not in self.create
+        ):
+            raise ConfigError(
+                f"sink '{sink}' cannot create its topic so.", hint="create: {partitions: 6, replication: 3}"
+            )
+
+    def partitions(self) -> int | None:
+        """How many there are, or None if there is no such topic. Asking never makes it."""
+        return self._probe.partition_counts().get(self.name)
+
+    def require(self) -> int:
+        """The number of partitions; the topic is made if it may be. Raises ConfigError with names that are near."""
+        counts = self._probe.partition_counts()
+        if self.name in counts:
+            return counts[self.name]
+        if self.create is None:
+            near = similar_topics(self.name, counts)
+            raise ConfigError(
+                f"there is no topic '{self.name}' at {self.options.servers}.",
+                hint=f"{f'{near} Else' if near else 'make it, or'} give `create: {{partitions: 6, replication: 3}}` to"
+                " have it made",
+            )
+        self._probe.create_topic(self.name, self.create["partitions"], self.create.get("replication", 1))
+        return self.partitions() or self.create["partitions"]
+
+    def ends(self) -> tuple[int, ...]:
+        """The next offset of every partition, open transactions included."""
+        return tuple(bounds.end for bounds in self._bounds(self.require()))
+
+    def holds_records(self) -> bool:
+        return any(bounds.end != bounds.earliest for bounds in self._bounds(self.partitions() or 0))
+
+    def had_records(self) -> bool:
+        """Whether anything was ever written to it, also if retention has removed it since."""
+        return any(bounds.end for bounds in self._bounds(self.partitions() or 0))
+
+    def _bounds(self, partitions: int) -> list[PartitionBounds]:
+        bounds = self._probe.bounds([Topic(self.name, "", tuple(range(partitions)))]) if partitions else {}
+        return [bounds[place] for place in sorted(bounds)]
+
+    @cached_property
+    def _probe(self) -> KafkaProbe:
+        """Kept: to connect takes far longer than to ask."""
+        seconds = self.options.call_seconds
+        return KafkaProbe(self.options, request_seconds=seconds, leader_seconds=LEADER_SECONDS)
 
 
 @dataclass(frozen=True)
@@ -42,13 +105,15 @@ class Layout:
 
     Rows of one key go through one writer; partitions that are added later are not used by this batch. `ends` are the
     next offsets when the batch was intended: whatever is written of it lies at or above them, which is how a lost
-    ledger is made good. `token` names this very intent, so that half a batch is only continued by its own.
+    ledger is made good. `token` names this very intent, so that half a batch is only continued by its own. One that
+    goes out `at_once` has one writer and one transaction: it is out or it is not, and nobody compares its rows.
     """
 
     partitions: int
     writers: int
     ends: tuple[int, ...]
     token: str
+    at_once: bool = False
 
     def pages_of(self, writer: int) -> list[int]:
         """The partitions under whose numbers the ledger keeps this writer's page; its rows may go to any."""
@@ -60,11 +125,13 @@ class Layout:
             "writers": self.writers,
             "ends": list(self.ends),
             "token": self.token,
+            **({"at_once": True} if self.at_once else {}),
         }
 
     @classmethod
     def from_json(cls, stored: Mapping[str, Any]) -> Layout:
-        return cls(stored["partitions"], stored["writers"], tuple(stored["ends"]), stored["token"])
+        ends, at_once = tuple(stored["ends"]), bool(stored.get("at_once"))
+        return cls(stored["partitions"], stored["writers"], ends, stored["token"], at_once)
 
 
 @dataclass(frozen=True)

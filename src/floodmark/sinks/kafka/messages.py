@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 import zlib
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from floodmark.errors import ConfigError
@@ -39,6 +39,16 @@ HASHED_COLUMNS = ("key", "value", "headers")
 
 
 @dataclass(frozen=True)
+class Routing:
+    """Columns that are made of rows of one schema: the writer, the place in its order, that order, and the message."""
+
+    writer: Column
+    place: Column
+    order: tuple[Column | str, ...]
+    messages: tuple[Column, ...]
+
+
+@dataclass(frozen=True)
 class MessageFormat:
     """How a row becomes a message.
 
@@ -51,6 +61,7 @@ class MessageFormat:
     value: str = "json"
     headers: Mapping[str, str] | str | None = None
     partition: str | None = None
+    _routings: dict[tuple[object, ...], Routing] = field(init=False, repr=False, compare=False, default_factory=dict)
 
     @property
     def has_order(self) -> bool:
@@ -69,31 +80,51 @@ class MessageFormat:
 
         The order is the source's where its position is known; then every column takes part. Rows of one key, or of a
         chosen partition, have one writer, which finds the partition of a key; rows without a key have one already.
+        A batch that goes out at once is small, and no second attempt compares its order: one task has it all, without
+        a shuffle, in the order of the source.
         """
+        from pyspark.sql import functions as F
+
+        routing = self._routing(rows, layout)
+        if layout.at_once:
+            own = rows.coalesce(1)
+            is_ordered = self.has_order and POSITION in rows.columns
+            return (own.sortWithinPartitions(POSITION) if is_ordered else own).select(*routing.messages)
+        placed = rows.withColumn(WRITER, routing.writer)
+        # Columns travel to the writers and become messages there: as text they would be twice as large on the way.
+        own = placed.repartitionById(layout.writers, F.col(WRITER))
+        # They are sorted before they become messages, which are larger.
+        return own.withColumn(PLACE, routing.place).sortWithinPartitions(*routing.order).select(*routing.messages)
+
+    def _routing(self, rows: DataFrame, layout: Layout) -> Routing:
+        """What is made of such rows: to put it together takes longer than to send a few of them, so it is kept."""
+        what = (rows.sparkSession, rows.schema.json(), layout.partitions, layout.writers, layout.at_once)
+        if what not in self._routings:
+            self._routings.clear()
+            self._routings[what] = self._new_routing(rows, layout)
+        return self._routings[what]
+
+    def _new_routing(self, rows: DataFrame, layout: Layout) -> Routing:
         from pyspark.sql import functions as F
 
         content, key = content_hash(rows), self._key(rows)
         spread = content if self.key is None else F.when(key.isNull(), content).otherwise(F.xxhash64(key))
         spread = spread if self.partition is None else F.coalesce(self._chosen_partition().cast("long"), spread)
         writer = F.pmod(spread, F.lit(layout.writers)).cast("int") if layout.writers > 1 else F.lit(0)
-        placed = rows.withColumn(WRITER, writer)
-        # Columns travel to the writers and become messages there: as text they would be twice as large on the way.
-        own = placed.repartitionById(layout.writers, F.col(WRITER))
         place = F.col(POSITION) if self.has_order and POSITION in rows.columns else content
-        return self._messages(sorted_for_writers(own.withColumn(PLACE, place)), content, layout)
+        return Routing(writer, place, order_for_writers(rows), self._messages(rows, key, content, layout))
 
-    def _messages(self, rows: DataFrame, content: Column, layout: Layout) -> DataFrame:
+    def _messages(self, rows: DataFrame, key: Column, content: Column, layout: Layout) -> tuple[Column, ...]:
         """Writer, key and value, headers where there are any, and the partition of rows without a key."""
         from pyspark.sql import functions as F
 
-        key = self._key(rows)
         partition = F.when(key.isNull(), F.pmod(content, F.lit(layout.partitions)).cast("int"))
         partition = partition if self.partition is None else F.coalesce(self._chosen_partition(), partition)
-        columns = [F.col(WRITER).alias("writer")]
+        columns = [F.lit(0).alias("writer") if layout.at_once else F.col(WRITER).alias("writer")]
         columns += [key.alias("key"), self._value(rows).alias("value"), partition.alias("partition")]
         if self.headers:
             columns.append(self._headers(rows).cast(HEADERS_TYPE).alias("headers"))
-        return rows.select(*columns)
+        return tuple(columns)
 
     def _chosen_partition(self) -> Column:
         from pyspark.sql import functions as F
@@ -155,17 +186,16 @@ def header_column(rows: DataFrame, name: str) -> Column:
     )
 
 
-def sorted_for_writers(rows: DataFrame) -> DataFrame:
+def order_for_writers(rows: DataFrame) -> tuple[Column | str, ...]:
     """Each writer's rows by their place, then by every column: rows that are equal in all make equal messages.
 
-    They are sorted before they become messages, which are larger. What has no order takes part as text.
+    What has no order takes part as text.
     """
     from pyspark.sql import functions as F
 
     kinds = {name: rows.schema[name].dataType.simpleString() for name in written_columns(rows)}
     as_text = {name: F.to_json(F.struct(quote(name)), EXACT_JSON) for name in kinds if UNORDERED.search(kinds[name])}
-    columns = [as_text.get(name, quote(name)) for name in kinds]
-    return rows.sortWithinPartitions(WRITER, PLACE, *columns)
+    return (WRITER, PLACE, *(as_text.get(name, quote(name)) for name in kinds))
 
 
 def content_hash(rows: DataFrame) -> Column:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -24,6 +25,8 @@ PAUSE_SECONDS = 0.2
 CLOSE_SECONDS = 5.0
 QUEUE_SECONDS = 0.05
 GRACE_SECONDS = 2.0
+KEPT_SECONDS = 300.0
+"""How long a session is of use that nobody used: brokers close connections that are idle for ten minutes."""
 DEFAULTS: Mapping[str, object] = {
     "linger.ms": 20,
     "batch.size": 1_000_000,
@@ -68,7 +71,11 @@ class LedgerAddress:
 
 @dataclass
 class TransactionalSession:
-    """An open producer and the ledger beside it; `reopen` starts over after any error."""
+    """An open producer and the ledger beside it; `reopen` starts over after any error.
+
+    Between two batches it may stay open: whoever took over its id meanwhile has shut it out, so that it can neither
+    commit nor has to ask; `is_kept` tells that this may have happened long ago.
+    """
 
     address: LedgerAddress
     writer: int
@@ -76,11 +83,17 @@ class TransactionalSession:
     _reader: Any = None
     _producer: Any = None
     _in_transaction: bool = False
+    _last_use: float = 0.0
+    is_kept: bool = False
 
     def open(self) -> dict[int, LedgerPage]:
-        """Fence and settle the predecessor first, and only then read how far it got."""
-        self._reader = self.address.reader()  # connects meanwhile
-        self._producer = self.address.producer(self.writer)
+        """Fence and settle the predecessor first, and only then read how far it got; one that is kept has done so."""
+        if self._producer is not None and time.monotonic() - self._last_use > KEPT_SECONDS:
+            self.close()
+        self.is_kept = self._producer is not None
+        if not self.is_kept:
+            self._reader = self.address.reader()  # connects meanwhile
+            self._producer = self.address.producer(self.writer)
         return self.pages()
 
     def reopen(self) -> dict[int, LedgerPage]:
@@ -106,7 +119,7 @@ class TransactionalSession:
         producer = self._producer
         call_within(CALL_SECONDS, lambda: producer.send_offsets_to_transaction(offsets, group, CALL_SECONDS))
         call_within(COMMIT_SECONDS, lambda: producer.commit_transaction(COMMIT_SECONDS))
-        self._in_transaction = False
+        self._in_transaction, self._last_use = False, time.monotonic()
 
     def close(self) -> None:
         """An open transaction is given up, so that readers need not wait until the broker does it."""

@@ -155,10 +155,12 @@ class Writer:
     `rows_out` are committed; `chunk` holds the parts that were sent since, kept until their transaction is committed.
     `rows_hash` is of both; `hash_out`, of those that an earlier attempt had committed, is what it has to be there.
     `trouble` has spoiled the open transaction: nothing more is sent in it, and it is done anew when the chunk ends.
+    A session that is `kept` stays open for the next batch, unless something went wrong.
     """
 
     plan: WritePlan
     number: int
+    kept: TransactionalSession | None = None
     session: TransactionalSession = field(init=False)
     rows_out: int = 0
     batch_before: int = 0
@@ -169,10 +171,21 @@ class Writer:
     hash_out: str | None = None
 
     def __post_init__(self) -> None:
-        self.session = TransactionalSession(self.plan.address, self.number, self.plan.layout.pages_of(self.number))
+        pages = self.plan.layout.pages_of(self.number)
+        self.session = self.kept or TransactionalSession(self.plan.address, self.number, pages)
+        self.session.page_numbers = pages
 
     def run(self, batches: Iterable[pa.RecordBatch]) -> Delivery:
         """Skip what is out already, send the rest. Fenced: the successor's result counts, if it has one."""
+        delivery = None
+        try:
+            delivery = self._deliver(batches)
+        finally:
+            if self.kept is None or delivery is None or delivery.rows is None:
+                self.session.close()
+        return delivery
+
+    def _deliver(self, batches: Iterable[pa.RecordBatch]) -> Delivery:
         from confluent_kafka import KafkaException
 
         try:
@@ -187,15 +200,17 @@ class Writer:
             return Delivery(self.number, difference=str(difference))
         except KafkaException as error:
             return self._delivery_of_successor(error)
-        finally:
-            self.session.close()
 
     def make_good(self) -> None:
-        """Write the page that is missing, with the rows that the topic itself shows; the rest is sent later."""
+        """Write the page that is missing, with the rows that the topic itself shows; the rest is sent later.
+
+        Of a batch that goes out at once there is no rest.
+        """
         try:
             self.rows_out = self._rows_out_by(self.session.open())
             self.session.begin()
-            self.session.commit(replace(self._page(done=False), rows_hash=None))  # nobody has seen these rows here
+            page = self._page(done=self.plan.layout.at_once)
+            self.session.commit(replace(page, rows_hash=None))  # nobody has seen these rows here
         except DeliveryKnown:
             return
         finally:
@@ -205,22 +220,23 @@ class Writer:
         """Shut the predecessor out and learn how far it got; where that is to the end, the rows still have to be its.
 
         The rows of a batch are spread over its writers by what they are: were they others now, one that this writer
-        has sent could be with another one, and be sent again.
+        has sent could be with another one, and be sent again. One that went out at once is out whatever they are now.
         """
         try:
             self.rows_out = self._rows_out_by(self.session.open())
         except DeliveryKnown as known:
-            if self.hash_out is not None:
+            if self.hash_out is not None and not self.plan.layout.at_once:
                 self.rows_out = known.delivery.rows or 0
                 for rest in self._behind_those_out(batches):
                     raise RowsDiffer(f"{self.rows_out} rows are out, and {rest.num_rows} or more follow now") from None
             raise
 
     def _send_all(self, batches: Iterable[pa.RecordBatch]) -> None:
-        for batch in self._behind_those_out(batches):
+        is_out = self.plan.layout.at_once and self.rows_out  # and the ledger has forgotten it
+        for batch in () if is_out else self._behind_those_out(batches):
             fresh = batch
             while fresh.num_rows:
-                part = fresh.slice(0, self.plan.chunk_rows - rows_in(self.chunk))
+                part = fresh if self.plan.layout.at_once else fresh.slice(0, self.plan.chunk_rows - rows_in(self.chunk))
                 fresh = fresh.slice(part.num_rows)
                 self._add(part)
         self._commit(done=True)
@@ -253,7 +269,8 @@ class Writer:
         self._try(lambda: self._send(part, self.rows_out + rows_in(self.chunk)))
         is_slow = time.monotonic() - self.chunk_since > self.plan.chunk_seconds
         is_big = sum(each.nbytes for each in self.chunk) >= CHUNK_BYTES
-        if rows_in(self.chunk) >= self.plan.chunk_rows or is_big or is_slow:
+        is_full = rows_in(self.chunk) >= self.plan.chunk_rows or is_big or is_slow
+        if is_full and not self.plan.layout.at_once:
             self._commit(done=False)
 
     def _begin(self) -> None:
@@ -289,7 +306,10 @@ class Writer:
             self._try(lambda: self.session.commit(page))
 
     def _try(self, act: Callable[[], None]) -> None:
-        """Do it, unless this transaction is spoiled already; a writer that was fenced has to stop."""
+        """Do it, unless this transaction is spoiled already; a writer that was fenced has to stop.
+
+        One whose session was kept may have been fenced by a run that is over: it starts over, and sees what that did.
+        """
         from confluent_kafka import KafkaException
 
         if self.trouble is not None:
@@ -298,7 +318,7 @@ class Writer:
             act()
         except KafkaException as error:
             self.trouble = self.session.give_up() or error
-            if is_fenced(self.trouble):
+            if is_fenced(self.trouble) and not self.session.is_kept:
                 raise self.trouble from error
 
     def _page(self, *, done: bool) -> LedgerPage:

@@ -225,7 +225,7 @@ class Postgres(Atomic):
             raise SinkUnreachable(self.describe(), reason=HELD if is_held else server.reason(error)) from None
 
     def _server(self, application: str = "floodmark") -> PostgresServer:
-        return PostgresServer(self.url, application)
+        return PostgresServer(self.url, application, keeps=True)
 
     def _ledger(self, connection: Connection, ledger: str) -> PostgresLedger:
         target = Target.read(connection, self.table)

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from floodmark.errors import ConfigError, SinkUnreachable
 from floodmark.formats import FIRST, require_known
-from floodmark.postgres import DURABLE, Address, connect, driver
+from floodmark.postgres import DURABLE, IDLE_CONNECTIONS, Address, connect, driver
 from floodmark.sinks.contract import Recorded
 
 if TYPE_CHECKING:
@@ -45,10 +45,14 @@ COLUMNS = (
 
 @dataclass(frozen=True)
 class PostgresServer:
-    """A server and a database on it; `application` is what the server's own lists of sessions call us."""
+    """A server and a database on it; `application` is what the server's own lists of sessions call us.
+
+    Where `keeps` is set, connections are kept for whoever needs one next: not in a task, of which there are many.
+    """
 
     url: str = field(repr=False)
     application: str = "floodmark"
+    keeps: bool = False
 
     def describe(self) -> str:
         """Host, port and database."""
@@ -64,8 +68,9 @@ class PostgresServer:
         """An open connection without a transaction. Raises SinkUnreachable if there is none, or if it breaks."""
         psycopg = driver()
         connection: Connection | None = None
+        make = IDLE_CONNECTIONS.lend if self.keeps else connect
         try:
-            with connect(self.address, self.application, DEFAULTS) as connection:
+            with make(self.address, self.application, DEFAULTS) as connection:
                 yield connection
         except psycopg.OperationalError as error:
             if connection is not None and not connection.broken:

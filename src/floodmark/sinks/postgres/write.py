@@ -8,7 +8,7 @@ import struct
 from collections.abc import Callable, Generator, Iterator
 from concurrent.futures import Future
 from contextlib import ExitStack, closing, contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias
 
@@ -107,7 +107,8 @@ class Write:
         """No connection is kept while the tasks run: there may be a long way to them, and nothing to say."""
         with self.server.connect() as connection:
             self.staging.create(connection)
-        winners = copy_rows(load.rows, load.encoding, StagingReceiver(self.staging, self.server))
+        receiver = StagingReceiver(self.staging, replace(self.server, keeps=False))
+        winners = copy_rows(load.rows, load.encoding, receiver)
         with self.server.connect() as connection:
             return self._commit(connection, load, StagedChunks(self.server, self.staging, winners))
 

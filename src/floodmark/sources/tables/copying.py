@@ -1,13 +1,14 @@
-"""Reading ranges of a PostgreSQL table by COPY, inside Spark's tasks and straight into Arrow.
+"""Reading ranges of a PostgreSQL table by COPY, straight into Arrow: large ones inside Spark's tasks, small ones here.
 
 A row that comes through JDBC is made of objects, one for each value; COPY's text is parsed a column at a time. It is
 taken where every column arrives exactly, which their types tell, and where tasks run in this very Python: elsewhere
-nobody knows whether the driver is installed. What it cannot read, JDBC does.
+nobody knows whether the driver is installed. A few rows come over the connection of the look, without a task that has
+to connect. What COPY cannot read, JDBC does.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from io import BytesIO
 from typing import TYPE_CHECKING
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
 
 
 BLOCK_BYTES = 4 * 2**20
+"""As much is read at a time, and at most so much by this process itself."""
 EXACT_FLOATS = "SET extra_float_digits = 1"
 """Old servers would otherwise leave out the last digits of a double."""
 QUOTE = Dialect().quote
@@ -35,6 +37,20 @@ class CopyReader:
 
     address: Address
     application: str
+    copy_few: Callable[[str, int], bytes | None]
+    """Runs a COPY over a connection that is open; None where there is more than so many bytes, or an error."""
+
+    def few_rows(self, spark: SparkSession, schema: StructType, statement: str) -> DataFrame | None:
+        """What this select gives, read now; None where it takes JDBC, which also says best what is wrong."""
+        if not all(_is_exact(field.dataType) for field in schema.fields):
+            return None
+        from pyspark.sql.pandas.types import to_arrow_schema
+
+        text = self.copy_few(_copy(schema, statement), BLOCK_BYTES)
+        if text is None:
+            return None
+        as_arrow = to_arrow_schema(schema)
+        return spark.createDataFrame(parse(text, as_arrow) if text else as_arrow.empty_table(), schema)
 
     def rows(self, spark: SparkSession, schema: StructType, statements: Sequence[str]) -> DataFrame | None:
         """What these selects give, in this schema; None where it takes JDBC."""

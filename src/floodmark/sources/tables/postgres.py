@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING
@@ -24,6 +24,7 @@ from floodmark.spark.faults import END, fault_begin
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+    from pyspark.sql.types import StructType
 
     from floodmark.hwm import Span
     from floodmark.probes.tables import TableProbe
@@ -121,10 +122,18 @@ class Postgres(TableSource):
     def _jdbc_table(self) -> JdbcTable:
         address, cursor = self._kept_probe.address, self._kept_probe.cursor()
         require_ordered(cursor, self.types)
-        columns = select_columns(self._kept_probe.columns(), self.types, self.description(no_session))
+        found = self._kept_probe.columns()
+        columns = select_columns(found, self.types, self.description(no_session))
         application = f"floodmark/{self.name}"
-        properties, bulk = jdbc_properties(address, self.fetch_rows, application), CopyReader(address, application)
-        return JdbcTable(jdbc_url(address), properties, SQL, self.relation, cursor, columns, bulk)
+        properties = jdbc_properties(address, self.fetch_rows, application)
+        bulk = CopyReader(address, application, self._kept_probe.copy)
+        schemas = self._known_schemas
+        return JdbcTable(jdbc_url(address), properties, SQL, self.relation, cursor, columns, bulk, schemas, found)
+
+    @cached_property
+    def _known_schemas(self) -> dict[Hashable, StructType]:
+        """Filled by the first reading."""
+        return {}
 
 
 def jdbc_url(address: Address) -> str:

@@ -5,7 +5,7 @@ The ranges of a span are read side by side: together they are the whole span, an
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import date, datetime, timedelta
 from decimal import Decimal
@@ -32,6 +32,10 @@ if TYPE_CHECKING:
 
 
 ROWS_WORTH_SPLITTING = 10_000
+ROWS_WORTH_COPYING = 300_000
+"""Before its first row a Python worker takes a third of a second or more, in which JDBC has read about as many."""
+CORES_PER_COPY = 3
+"""A task that copies keeps the server, a Python worker and Spark busy at once: with fewer cores JDBC is quicker."""
 MOST_PARTITIONS = 8
 """Each partition is a connection to somebody's database."""
 NEVER = "1 = 0"
@@ -57,6 +61,9 @@ class BulkReader(Protocol):
     def rows(self, spark: SparkSession, schema: StructType, statements: Sequence[str]) -> DataFrame | None:
         """What is selected `FROM` each statement, a task for each; None if not every value would arrive as it was."""
 
+    def few_rows(self, spark: SparkSession, schema: StructType, statement: str) -> DataFrame | None:
+        """The same of one statement that is known to give few rows, which are read now; None also if they are many."""
+
 
 @dataclass(frozen=True)
 class JdbcTable:
@@ -69,12 +76,21 @@ class JdbcTable:
     cursor: ResolvedCursor
     columns: Sequence[SelectedColumn]
     bulk: BulkReader | None = None
-    """Reads large spans faster than JDBC, where it can."""
+    """Reads rows faster than JDBC, where it can."""
+    schemas: dict[Hashable, StructType] = field(default_factory=dict, repr=False)
+    """What JDBC made of columns, by how the database describes them: it opens a connection to find out."""
+    description: Hashable = None
 
     def reading(self, spark: SparkSession, span: Span, partitions: int | None) -> Reading:
         """The rows of the span, lazily; the cursor gives their order."""
         predicates = self._predicates(span, partitions_for(spark, partitions))
-        return self._read(spark, self._statement(span), predicates, None if is_small(span) else self.bulk)
+        statement, known = self._statement(span), self.schemas.get(self.description)
+        if is_small(span) and known is not None and self.bulk is not None and len(predicates) == 1:
+            few = self.bulk.few_rows(spark, known, f"{statement} WHERE {predicates[0]}")
+            if few is not None:
+                return Reading(self._convert(few), position=position(self.cursor))
+        is_copied = is_worth_copying(span, len(predicates), cores(spark))
+        return self._read(spark, statement, predicates, self.bulk if is_copied else None)
 
     def without_rows(self, spark: SparkSession) -> Reading:
         """The columns of `reading`, by a statement that finds nothing."""
@@ -89,6 +105,7 @@ class JdbcTable:
         if self.cursor.columns == (XMIN,):  # no column of the table, so it is carried along for the order
             return Reading(self._convert(rows), hidden=own, position=position(self._own_cursor))
         rows = rows.drop(*own, WITHOUT_CURSOR)
+        self.schemas[self.description] = rows.schema
         selects = [f"{statement} WHERE {predicate}" for predicate in predicates]
         copied = bulk.rows(spark, rows.schema, selects) if bulk else None
         return Reading(self._convert(rows if copied is None else copied), position=position(self.cursor))
@@ -190,6 +207,13 @@ def is_small(span: Span) -> bool:
     """Whether the look found so few rows that one task has read them before a second one has begun."""
     rows = span.detail.get("rows")
     return isinstance(rows, int) and rows <= ROWS_WORTH_SPLITTING
+
+
+def is_worth_copying(span: Span, tasks: int, cores: int) -> bool:
+    """Whether the span may have so many rows that so many tasks with Python workers read them sooner than JDBC."""
+    rows = span.detail.get("rows")
+    may_be_large = not isinstance(rows, int) or rows > ROWS_WORTH_COPYING
+    return may_be_large and cores >= CORES_PER_COPY * tasks
 
 
 def cuts(span: Span, parts: int) -> list[CursorValue]:
