@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import pyarrow as pa
 import pytest
-from deltalake import write_deltalake
 
 from floodmark.project.file import Variables, read_document
 from floodmark.project.findings import RULES, Finding
@@ -270,46 +268,6 @@ def test_what_a_job_does_not_promise_is_said_with_a_rule(
     """The limits stand beside the guarantees, and are no mistakes of the file."""
     report = linted(tmp_path, LIMITED % (source, sink))
     assert ([limit.rule for limit in report.limits], report.has_errors) == (rules, False)
-
-
-FOLLOWED = """\
-jobs:
-  - name: orders
-    source: {type: files, path: in}
-    sinks: [{type: delta, name: lake, path: lake/orders, %s}]
-  - name: totals
-    source: {type: delta, path: ./lake/orders, %s}
-    sinks: [{type: delta, path: lake/totals}]
-"""
-MERGED = "mode: merge, key: id"
-TURN_ON = "change_feed: true at that sink"
-
-
-@pytest.mark.parametrize(
-    ("sink", "source", "hints"),
-    [
-        ("mode: append", "changes: append", []),
-        (MERGED, "changes: append", [f"changes: feed, and {TURN_ON}"]),
-        (f"{MERGED}, change_feed: true", "changes: append", ["changes: feed"]),
-        (MERGED, "changes: feed", [TURN_ON]),
-        (f"{MERGED}, change_feed: true", "changes: feed", []),
-        ("mode: scd2, key: id, sequence: at", "changes: feed", []),
-    ],
-)
-def test_a_table_of_another_job_that_cannot_be_followed_is_found_before_a_run(
-    tmp_path: Path, sink: str, source: str, hints: list[str]
-) -> None:
-    """Both ends stand in one file, so nobody has to learn it from an error of the second run."""
-    found = [each for each in linted(tmp_path, FOLLOWED % (sink, source)).findings if each.rule == "FM210"]
-    assert [(each.where, each.hint) for each in found] == [("floodmark.yaml:6", hint) for hint in hints]
-
-
-def test_a_table_whose_feed_somebody_has_switched_on_can_be_followed(tmp_path: Path) -> None:
-    """What the file does not say, the table's own log does."""
-    rows, feed = pa.table({"id": [1]}), {"delta.enableChangeDataFeed": "true"}
-    write_deltalake(tmp_path / "lake/orders", rows, configuration=feed)
-    report = linted(tmp_path, FOLLOWED % (MERGED, "changes: feed"))
-    assert [each for each in report.findings if each.rule == "FM210"] == []
 
 
 REBUILD = "floodmark run --select orders --full-refresh delivers every row again"
