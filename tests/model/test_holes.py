@@ -139,11 +139,7 @@ HOLES = {
     ),
     "a small batch of a mutable table is not frozen for two sinks": hole(
         Setting("as", is_immutable=False, has_dead_letters=False, **KILLED, changes=("other rows",)),
-        (
-            "step.intents:at_once_options",
-            "sink = work.sinks[0]\n    if len(work.sinks) > 1 or ",
-            "sink = work.sinks[-1]\n    if ",
-        ),
+        ("step.intents:at_once_options", "work.sinks[-1] if len(work.sinks) == 1 else None", "work.sinks[-1]"),
         ("step.work:why_spooled", "len(sinks) == 1 and ", ""),
     ),
     "a mutable table is not frozen": hole(

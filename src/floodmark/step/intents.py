@@ -72,8 +72,8 @@ def at_once_options(work: Work, outlook: Outlook, session: Session) -> dict[str,
 
     Then nobody compares two attempts, and rows that may be others the second time need not be kept. None else.
     """
-    sink = work.sinks[0]
-    if len(work.sinks) > 1 or not isinstance(sink, AtOnce) or work.why_spooled(at_once=True):
+    sink = work.sinks[-1] if len(work.sinks) == 1 else None  # a mill may have none
+    if not isinstance(sink, AtOnce) or work.why_spooled(at_once=True):
         return None
     frozen = sink.freeze_at_once(session, expected_size(work, outlook))
     return None if frozen is None else {sink.name: dict(frozen)}
