@@ -29,6 +29,9 @@ Without the last one it has 48 MB for compiled code, which a workflow outgrows: 
 INTERPRETED = {"spark.sql.codegen.wholeStage": "false", "spark.sql.codegen.factoryMode": "NO_CODEGEN"}
 """Spark compiles Java for every new query, and a test rarely asks the same one twice: without it, tests with Spark cost
 a quarter less CPU. `make crash`, and every process that a test starts, work as they are shipped."""
+FORGETFUL = {"spark.databricks.delta.delta.log.cacheSize": "50"}
+"""Delta keeps the state of every table for an hour: of thousands that nobody asks for again, 1.9 of 2 GB were full, and
+each test waited for the collector."""
 DRIVERS = "com.h2database:h2:2.3.232, org.mariadb.jdbc:mariadb-java-client:3.5.3"
 """Fetched once, as the connectors are."""
 SERVERS = frozenset({"kafka", "postgres", "mariadb"})
@@ -79,7 +82,7 @@ def loggers_of_a_fresh_interpreter() -> Iterator[None]:
 @pytest.fixture(scope="session")
 def spark(request: pytest.FixtureRequest) -> Iterator[SparkSession]:
     """The suite's session: small, local, started by the first test that asks for it."""
-    settings = {"spark.master": "local[2]", "spark.driver.memory": "2g", "spark.jars.packages": DRIVERS}
+    settings = {"spark.master": "local[2]", "spark.driver.memory": "2g", "spark.jars.packages": DRIVERS, **FORGETFUL}
     is_crash = any(item.get_closest_marker("crash") for item in request.session.items)
     session = spark_session(settings if is_crash else settings | INTERPRETED, app_name="floodmark-tests")
     yield session
