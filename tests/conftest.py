@@ -30,8 +30,7 @@ INTERPRETED = {"spark.sql.codegen.wholeStage": "false", "spark.sql.codegen.facto
 """Spark compiles Java for every new query, and a test rarely asks the same one twice: without it, tests with Spark cost
 a quarter less CPU. `make crash`, and every process that a test starts, work as they are shipped."""
 FORGETFUL = {"spark.databricks.delta.delta.log.cacheSize": "50"}
-"""Delta keeps the state of every table for an hour: of thousands that nobody asks for again, 1.9 of 2 GB were full, and
-each test waited for the collector."""
+"""Tables whose state Delta keeps, for an hour each: the suite makes thousands, and asks for few of them again."""
 DRIVERS = "com.h2database:h2:2.3.232, org.mariadb.jdbc:mariadb-java-client:3.5.3"
 """Fetched once, as the connectors are."""
 SERVERS = frozenset({"kafka", "postgres", "mariadb"})
