@@ -90,7 +90,7 @@ def client_python() -> Path:
         if not (home / "ready").exists():
             venv.create(home, with_pip=True, clear=True, symlinks=True)
             subprocess.run([str(program), "-m", "pip", "install", "--quiet", *CLIENT], check=True)
-            [packages] = (home / "lib").glob("python*/site-packages")
-            (packages / "installed.pth").write_text(sysconfig.get_path("purelib") + "\n")
             (home / "ready").touch()
+        [packages] = (home / "lib").glob("python*/site-packages")  # of this checkout: the cache serves all of them
+        (packages / "installed.pth").write_text(sysconfig.get_path("purelib") + "\n")
     return program
