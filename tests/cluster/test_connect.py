@@ -16,7 +16,7 @@ from deltalake import DeltaTable, QueryBuilder
 from floodmark.testing.servers import Broker
 from tests.cluster.connect import SESSION_SECONDS, ConnectServer, connect_server
 from tests.cluster.standalone import require_namespaces
-from tests.cluster.test_healing import RECORDS, HealedStream, send
+from tests.cluster.test_healing import HealedStream, require_each_healed_once
 from tests.faults.orders import ids_in_table, ids_in_topic
 from tests.proofs import Prove
 
@@ -148,12 +148,7 @@ def test_every_record_is_healed_once_through_a_server(
     home.mkdir()
     client = (server.remote, str(server.client), server.environment(), place == "hidden")
     stream = HealedStream(*client, kafka, topic(partitions=2), home / "state", calls)
-    send(stream)
-    code, output = stream.run()
-    assert code == 0, output
-    assert sorted(stream.calls_of_records().values()) == [1] * RECORDS
-    assert stream.marks() == {"0": RECORDS // 2, "1": RECORDS // 2}
-    assert ("do not see the folder" in output) == stream.is_private
+    require_each_healed_once(stream)
     prove("Spark Connect: healing, with a shared folder and without", "", "every record once")
 
 

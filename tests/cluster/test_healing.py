@@ -99,14 +99,19 @@ def send(stream: HealedStream, bad: frozenset[int] = frozenset()) -> None:
     assert producer.flush(30) == 0
 
 
-def test_every_record_is_healed_once_on_other_machines(stream: HealedStream, prove: Prove) -> None:
-    """Also where no disk is shared: outcomes then come back with the results of the tasks, and the log says so."""
+def require_each_healed_once(stream: HealedStream) -> None:
+    """Send records and heal them; the log says so where outcomes come back with the results of the tasks."""
     send(stream)
     code, output = stream.run()
     assert code == 0, output
     assert sorted(stream.calls_of_records().values()) == [1] * RECORDS
     assert stream.marks() == {"0": RECORDS // 2, "1": RECORDS // 2}
     assert ("do not see the folder" in output) == stream.is_private
+
+
+def test_every_record_is_healed_once_on_other_machines(stream: HealedStream, prove: Prove) -> None:
+    """Also where no disk is shared: outcomes then come back with the results of the tasks, and the log says so."""
+    require_each_healed_once(stream)
     prove(
         "healing on a cluster, with a shared folder and without", "", "every record once, and the mark behind the last"
     )

@@ -21,7 +21,7 @@ from floodmark.sinks.contract import Session, Sink
 from floodmark.sinks.refusals import Demanding
 from floodmark.sinks.restatement import Restatement
 from floodmark.sources.contract import Source
-from floodmark.spark.session import spark_session
+from floodmark.spark.session import session_of
 from floodmark.step import Function, Identity, RunRequest, Sql, Step, Transform, Work
 from floodmark.step.engine import LastSeen
 from floodmark.step.intents import named_as_begun
@@ -343,15 +343,6 @@ def plan_of_new_batch(step: Step, record: JobRecord, outlook: Outlook) -> Plan:
         has_work=True,
         restated=planned.restated(outlook.expected_rows),
     )
-
-
-def session_of(spark: SparkSession | Session | None) -> Session:
-    """A session that is there, or one that is started when the first rows have to be read."""
-    if spark is None:
-        return spark_session
-    if callable(spark):
-        return spark
-    return lambda: spark
 
 
 def as_transform(transform: str | Callable[..., DataFrame] | Transform | None) -> Transform:

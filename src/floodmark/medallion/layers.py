@@ -7,11 +7,12 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from floodmark.errors import FloodmarkError, TaskFailed
-from floodmark.jobs.job import Job, session_of
+from floodmark.jobs.job import Job
 from floodmark.jobs.table_readers import needs_of
 from floodmark.jobs.workflow import Library, Surroundings
 from floodmark.jobs.workflow.document import Dependency, Task, Workflow
 from floodmark.jobs.workflow.running import WorkflowRun
+from floodmark.spark.session import session_of
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

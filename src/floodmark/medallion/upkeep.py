@@ -24,7 +24,7 @@ from floodmark.probes.delta import DeltaProbe
 from floodmark.sinks.contract import ledger_id
 from floodmark.sinks.delta.lock import table_lock
 from floodmark.sinks.scd import Scd1
-from floodmark.spark.session import isolated_session
+from floodmark.spark.session import isolated_session, session_of
 from floodmark.spark.tables import DeltaPlace
 from floodmark.step import RunRequest
 from floodmark.step.engine import session_under
@@ -95,7 +95,7 @@ def optimize(
     A function that gives the session is called only if a table is there, or has to be looked up by its name.
     """
     started = datetime.now(timezone.utc)
-    session: Session = spark if callable(spark) else lambda: spark
+    session = session_of(spark)
     reports = [_look_after(session, each, store, dry_run=dry_run) for each in tables]
     if not dry_run and any(report.done or report.error for report in reports):
         store.add_run(receipt_of(reports, started))

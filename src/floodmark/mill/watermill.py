@@ -45,7 +45,7 @@ from floodmark.mill.signature import Process
 from floodmark.mill.turn import MillStep, MillWork
 from floodmark.mill.windows import ArrivalFollower, timed_windows
 from floodmark.patience import doubling_pause
-from floodmark.spark.session import spark_session
+from floodmark.spark.session import session_of
 from floodmark.step.looking import Outlook
 from floodmark.step.run import reset_marks
 from floodmark.stores.contract import MarkStore
@@ -337,13 +337,6 @@ def mill_name(broker: MessageBroker, declaration: Declaration) -> str:
 def plain_name(text: str) -> str:
     """A text as positions can be saved under it."""
     return re.sub(r"[^A-Za-z0-9_.\-]+", "_", text).strip("._-") or "mill"
-
-
-def session_of(spark: SparkSession | Callable[[], SparkSession] | None) -> Callable[[], SparkSession]:
-    """A session that is there, or one that is started with the first elements."""
-    if spark is None:
-        return spark_session
-    return spark if callable(spark) else lambda: spark
 
 
 def pause_seconds(idle: int) -> float:

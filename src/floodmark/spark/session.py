@@ -71,6 +71,13 @@ def spark_session(settings: Mapping[str, str] | None = None, *, app_name: str = 
         return _start(chosen, app_name) if _is_provided(chosen) else _start_own(chosen, app_name)
 
 
+def session_of(spark: SparkSession | Callable[[], SparkSession] | None) -> Callable[[], SparkSession]:
+    """What gives a session that is there, or one that is started when it is first needed."""
+    if spark is None:
+        return spark_session
+    return spark if callable(spark) else lambda: spark
+
+
 def isolated_session(spark: SparkSession) -> SparkSession:
     """A session beside this one on the same cluster, for statements that need settings of their own."""
     clone = getattr(spark, "cloneSession", None)

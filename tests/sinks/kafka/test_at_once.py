@@ -8,16 +8,15 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from floodmark.probes.kafka.client import KafkaOptions
 from floodmark.sinks.contract import POSITION, Batch, BatchSize, Recorded
 from floodmark.sinks.kafka import Kafka
-from floodmark.sinks.kafka.ledger import Layout
 from floodmark.sinks.kafka.producer import KEPT_SECONDS, LedgerAddress, TransactionalSession
 from floodmark.sinks.kafka.writer import Delivery, WritePlan, Writer
 from floodmark.sinks.small import SMALL_ROWS
 from floodmark.testing.servers import Broker
 from tests.sinks.batches import SMALL, batch, frame
 from tests.sinks.kafka.messages import committed, delete_group, messages, values
+from tests.sinks.kafka.test_writer import Killed, first_plan
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -25,16 +24,10 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 
-class Killed(Exception):
-    """Stands for the end of a process in the middle of a batch."""
-
-
 @pytest.fixture
 def plan(kafka: Broker, topic: Callable[..., str]) -> WritePlan:
     """Batch 1 of a ledger of this test alone, in one transaction although two rows would fill a chunk."""
-    name = topic(partitions=2)
-    address = LedgerAddress(KafkaOptions(kafka.bootstrap), name, f"floodmark.{name}.job.kafka")
-    return WritePlan(address, 1, "d1", Layout(2, 1, (0, 0), "intent-1", at_once=True), chunk_rows=2, chunk_seconds=60)
+    return first_plan(kafka, topic(partitions=2), at_once=True)
 
 
 @pytest.fixture

@@ -26,15 +26,18 @@ if TYPE_CHECKING:
 
 
 class Killed(Exception):
-    """Stands for the end of a process between two chunks."""
+    """Stands for the end of a process in the middle of a batch."""
 
 
 @pytest.fixture
 def plan(kafka: Broker, topic: Callable[..., str]) -> WritePlan:
     """Batch 1 of a ledger of this test alone: one writer, two rows per transaction."""
-    name = topic(partitions=2)
-    address = LedgerAddress(KafkaOptions(kafka.bootstrap), name, f"floodmark.{name}.job.kafka")
-    return WritePlan(address, 1, "d1", Layout(2, 1, (0, 0), "intent-1"), chunk_rows=2, chunk_seconds=60)
+    return first_plan(kafka, topic(partitions=2))
+
+
+def first_plan(kafka: Broker, topic: str, *, at_once: bool = False) -> WritePlan:
+    address = LedgerAddress(KafkaOptions(kafka.bootstrap), topic, f"floodmark.{topic}.job.kafka")
+    return WritePlan(address, 1, "d1", Layout(2, 1, (0, 0), "intent-1", at_once), chunk_rows=2, chunk_seconds=60)
 
 
 def write(plan: WritePlan, batches: Iterable[pa.RecordBatch]) -> Delivery:
