@@ -78,14 +78,14 @@ def test_a_file_that_was_rewritten_needs_a_decision(project: Path) -> None:
 
 @pytest.mark.crash
 def test_new_files_are_planned_dry_run_and_run(project: Path) -> None:
-    """A plan with work is exit 6 when asked; a dry run prints low and high; neither touches anything."""
+    """A plan with work is exit 6 when asked; a dry run names the new file; neither touches anything."""
     arrived = '{"id": 5, "customer": "joan", "amount": "1.00", "ordered_at": "2026-01-03T08:00:00Z"}\n'
     (project / "in" / "orders" / "2026-01-03.jsonl").write_text(arrived)
     planned = floodmark(project, "plan", "--detailed-exitcode", "--json")
     dry = floodmark(project, "run", "--dry-run")
     assert (planned.returncode, dry.returncode, len(lake(project))) == (6, 0, 4)
     assert json.loads(planned.stdout)["plans"][0]["has_work"]
-    assert dry.stdout.startswith("orders_to_lake: low ")
+    assert dry.stdout.startswith("orders_to_lake: 1 new file: 2026-01-03.jsonl")
     assert floodmark(project, "run").returncode == 0
     assert lake(project)[-1] == (5, "joan", 100)
 
@@ -102,4 +102,5 @@ def test_ctrl_c_ends_a_loop_politely_also_when_spark_is_running(project: Path) -
     looping.send_signal(signal.SIGINT)
     _, err = looping.communicate(timeout=60)
     assert (first.startswith("orders_to_lake: done, "), looping.returncode) == (True, 0)
-    assert [line for line in err.splitlines() if " info " not in line] == []
+    [said] = [line for line in err.splitlines() if " info " not in line]
+    assert said.startswith("Stopping: what is under way is finished first")

@@ -31,7 +31,7 @@ def pausing_job(home: Path) -> fm.Job:
 
     def wait_in_the_second(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:
-            if (home / "pause").exists() and "second" in batch.column("day").to_pylist()[0]:
+            if (home / "pause").exists() and any("second" in day for day in batch.column("day").to_pylist()):
                 name = (home / "pause").read_text()
                 (home / f"{name}-writes").touch()
                 while not (home / f"{name}-goes-on").exists():

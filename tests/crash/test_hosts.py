@@ -87,7 +87,10 @@ def test_a_spool_that_died_with_its_host_while_a_sink_has_the_batch_is_a_decisio
 @pytest.mark.crash
 def test_a_host_that_comes_back_with_its_disk_finishes_its_batch(spark: SparkSession, shared: Path) -> None:
     """Another one was asked in between, and left everything as it was."""
+    disk = shared.parent / "host-a"
     run_on("host-a", shared, FLOODMARK_CRASH_AT="after_sink:1")
+    away = disk.rename(shared.parent / "away")  # as seen from another host
     assert run_on("host-b", shared) == (5, "SpoolLost")
+    away.rename(disk)
     assert run_on("host-a", shared) == (0, "1 50 50")
     assert (ids_in_table(spark, shared / "lake"), ids_in_files(shared / "out")) == (ROWS, ROWS)

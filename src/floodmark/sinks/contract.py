@@ -31,8 +31,9 @@ DELETE = f"{OWN}delete"
 """True on a row that deletes its key, on its way through a sink."""
 
 
-Way = Literal["arrow", "spark"]
-"""How rows got into a target: by Spark's writer, or from the driver, where they had come as Arrow."""
+Way = Literal["arrow", "parquet", "spark"]
+"""How rows got into a target: by Spark's writer, from the driver, where they had come as Arrow, or in Parquet files
+that Spark wrote and the driver committed."""
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""Both ways into a Delta table make the same table, for every value and every kind of sink."""
+"""All ways into a Delta table make the same table, for every value and every kind of sink."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+from deltalake import DeltaTable
 
 from floodmark.sinks import Delta
 from floodmark.sinks.contract import POSITION, Recorded
@@ -40,31 +41,32 @@ VALUES = {
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_both_ways_make_the_same_table(spark: SparkSession, tmp_path: Path, kind: str) -> None:
+def test_all_ways_make_the_same_table(spark: SparkSession, tmp_path: Path, kind: str) -> None:
     """Rows, columns, and what the change feed tells; Spark may need one commit more to make the table."""
     first = frame(spark, ID_V, (1, "a"), (2, "b"), (4, "d"), (5, "e"))
     second = frame(spark, ID_V, (2, "C"), (3, "c"), (4, "D"), (5, "a"), (9, "D"))
     found = []
-    for size in (UNKNOWN, SMALL):
-        sink = replace(KINDS[kind], path=str(tmp_path / str(size.rows)), change_feed=True)
+    for writer, size in (("spark", UNKNOWN), ("auto", UNKNOWN), ("auto", SMALL)):
+        sink = replace(KINDS[kind], path=str(tmp_path / f"{writer}{size.rows}"), change_feed=True, writer=writer)
         written = [sink.write(rows, batch(n, size=size)) for n, rows in enumerate((first, second, second.limit(0)), 1)]
         feed = spark.read.format("delta").option("readChangeFeed", "true").option("startingVersion", 0)
         changes = feed.load(str(sink.path)).drop("_commit_timestamp", "_commit_version").collect()
         table = sink.read(lambda: spark)
         assert table is not None
         found.append((written, delta_rows(spark, Path(str(sink.path))), sorted(map(tuple, changes)), table.schema))
-    assert found[0] == found[1]
+    assert found[0] == found[1] == found[2]
 
 
 @pytest.fixture(scope="module")
 def values(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> DataFrame:
-    """A table with a column for every value: both ways have written two rows, one with the values and one without."""
+    """A table with a column for every value: each way has written two rows, one with the values and one without."""
     columns = [f"cast({value} as {kind}) AS x{place}" for place, (kind, value) in enumerate(VALUES.items())]
     nothing = [f"cast(NULL as {kind})" for kind in VALUES]
     rows = spark.sql(f"SELECT 1L AS id, {', '.join(columns)} UNION ALL SELECT 2L, {', '.join(nothing)}")
     folder = tmp_path_factory.mktemp("values")
     sink = Delta(str(folder))
-    assert (way_of(sink, rows, 1, UNKNOWN), way_of(sink, rows, 2)) == ("spark", "arrow")
+    ways = [way_of(sink, rows, number, size) for number, size in enumerate((UNKNOWN, SMALL, UNKNOWN), 1)]
+    assert ways == ["spark", "arrow", "parquet"]
     return spark.read.format("delta").load(str(folder))
 
 
@@ -72,9 +74,9 @@ def values(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Dat
 def test_every_value_is_read_back_as_spark_wrote_it_and_found_by_it(values: DataFrame, kind: str) -> None:
     """What the log says of the lowest and highest value of a file must not hide a row."""
     column, value = f"x{list(VALUES).index(kind)}", f"cast({VALUES[kind]} as {kind})"
-    assert values.where(f"{column} = {value}").count() == 2
-    assert values.where(f"{column} >= {value} AND {column} <= {value}").count() == 2
-    assert values.where(f"{column} IS NULL").count() == 2
+    assert values.where(f"{column} = {value}").count() == 3
+    assert values.where(f"{column} >= {value} AND {column} <= {value}").count() == 3
+    assert values.where(f"{column} IS NULL").count() == 3
 
 
 def test_partitions_have_the_values_that_spark_gives_them(spark: SparkSession, tmp_path: Path) -> None:
@@ -85,10 +87,12 @@ def test_partitions_have_the_values_that_spark_gives_them(spark: SparkSession, t
         " UNION ALL SELECT 2L, NULL, NULL, NULL, NULL"
     )
     sink = Delta(str(tmp_path), partition_by=("p", "d", "n", "b"))
-    assert (way_of(sink, rows, 1, UNKNOWN), way_of(sink, rows, 2)) == ("spark", "arrow")
+    ways = [way_of(sink, rows, number, size) for number, size in enumerate((UNKNOWN, SMALL, UNKNOWN), 1)]
+    assert ways == ["spark", "arrow", "parquet"]
     table = spark.read.format("delta").load(str(tmp_path))
-    assert table.where("p = 'a b/ü%=x' AND d = date'2024-01-01' AND n = -7 AND b").count() == 2
-    assert table.where("p IS NULL AND d IS NULL AND n IS NULL AND b IS NULL").count() == 2
+    assert table.where("p = 'a b/ü%=x' AND d = date'2024-01-01' AND n = -7 AND b").count() == 3
+    assert table.where("p IS NULL AND d IS NULL AND n IS NULL AND b IS NULL").count() == 3
+    assert DeltaTable(tmp_path).to_pyarrow_table().num_rows == 6
     assert table.schema.simpleString() == spark.createDataFrame([], schema).schema.simpleString()
 
 
@@ -111,8 +115,9 @@ def test_columns_are_known_without_case_and_those_that_rows_lack_are_null(spark:
     sink = Delta(str(tmp_path))
     sink.write(frame(spark, "Id long, V string, N int", (1, "a", 1)), batch(1))
     assert way_of(sink, frame(spark, "v string, ID long", ("b", 2)), 2) == "arrow"
+    assert way_of(sink, frame(spark, "v string, ID long", ("c", 3)), 3, UNKNOWN) == "parquet"
     found = spark.read.format("delta").load(str(tmp_path)).orderBy("Id").collect()
-    assert [tuple(row) for row in found] == [(1, "a", 1), (2, "b", None)]
+    assert [tuple(row) for row in found] == [(1, "a", 1), (2, "b", None), (3, "c", None)]
 
 
 def test_positions_are_ordered_as_spark_orders_them(spark: SparkSession, tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""The kinds of Delta sinks that both ways can write, and which way a batch took."""
+"""The kinds of Delta sinks that more than one way can write, and which way a batch took."""
 
 from __future__ import annotations
 

@@ -88,6 +88,11 @@ class Commit:
         return self.engine.startswith("delta-rs")
 
     @property
+    def names_files(self) -> bool:
+        """Whether `deltalake` committed files that Spark had written: then its counts have Spark's names."""
+        return self.is_native and "numOutputRows" in self.metrics
+
+    @property
     def inserted_rows(self) -> int | None:
         found = self._first(INSERTED)
         if found is None or self.operation == "MERGE":

@@ -17,9 +17,10 @@ from floodmark.logs import get_logger
 from floodmark.probes.delta import FEED
 from floodmark.sinks.contract import DELETE, Atomic, Batch, Recorded, Session, without_own, written_columns
 from floodmark.sinks.delta.arrow import ArrowWriter
-from floodmark.sinks.delta.choice import NotByArrow, spark_schema
+from floodmark.sinks.delta.choice import AnotherWay, spark_schema
 from floodmark.sinks.delta.deleted_keys import NOT_KEPT, DeletedKeys
 from floodmark.sinks.delta.merge import GONE, merge_statement, newest_per_key, replace_statement, shared_view
+from floodmark.sinks.delta.parquet import ParquetWriter
 from floodmark.sinks.delta.target import DeltaTarget
 from floodmark.sinks.modes import check_modes, mode_fingerprint
 from floodmark.sinks.restatement import Restatement, restatement_of
@@ -48,8 +49,8 @@ class Delta(Atomic):
     an older row that comes later does not bring one back: for the time `keep_deleted`, by default for ever; zero keeps
     none. `replace` exchanges the rows with the batch's values of `by`, or without `by` all.
     With `change_feed` the table tells its readers what changed, from the next batch on if it was made without. A small
-    batch is committed by `deltalake` where that makes the same table (see `choice`), any other, and all with `writer`
-    "spark", by Spark's writer.
+    batch, and what a large append has written, is committed by `deltalake` where that makes the same table (see
+    `choice`), any other, and all with `writer` "spark", by Spark's writer.
 
     >>> Delta("lake/orders", mode="merge", key="id", sequence="updated_at").key
     ('id',)
@@ -149,8 +150,8 @@ class Delta(Atomic):
 
     def write(self, rows: DataFrame, batch: Batch) -> int | None:
         try:
-            commit = self._write_by_arrow(rows, batch)
-        except NotByArrow as reason:
+            commit = self._write_natively(rows, batch)
+        except AnotherWay as reason:
             log.debug("the batch goes through Spark's writer", job=batch.job, sink=self.name, reason=str(reason))
             commit = self.target.write_once(rows, batch, lambda exists: self._commit(rows, batch, exists=exists))
         if self.deleted_keys:
@@ -160,13 +161,19 @@ class Delta(Atomic):
             return None
         return commit.inserted_rows if self.mode == "replace" else commit.rows_written
 
-    def _write_by_arrow(self, rows: DataFrame, batch: Batch) -> Commit | None:
+    def _write_natively(self, rows: DataFrame, batch: Batch) -> Commit | None:
         if self.deleted_keys:
-            raise NotByArrow("rows are compared with the keys that were deleted")
+            raise AnotherWay("rows are compared with the keys that were deleted")
         if self._lacks_feed(rows.sparkSession):
-            raise NotByArrow("the table gets its change feed first")
+            raise AnotherWay("the table gets its change feed first")
         known_by = self._known_by if batch.kind != "refresh" else ()
-        return ArrowWriter(self, rows, batch, self._condition, self._named_by, known_by).write()
+        try:
+            return ArrowWriter(self, rows, batch, self._condition, self._named_by, known_by).write()
+        except AnotherWay as reason:
+            if known_by:
+                raise
+            log.debug("the batch does not leave Spark as Arrow", job=batch.job, sink=self.name, reason=str(reason))
+        return ParquetWriter(self, rows, batch).write()
 
     def write_where(self, rows: DataFrame, batch: Batch, condition: str) -> int | None:
         """As `write` in mode `replace`, but only rows for which the SQL condition holds are exchanged."""

@@ -7,49 +7,40 @@ there is left to Spark's writer here, which has the words for it.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import date
-from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from floodmark.locations import local_path, quote
 from floodmark.logs import get_logger
-from floodmark.sinks.contract import DELETE, OWN, POSITION, Batch, without_own
+from floodmark.sinks.contract import DELETE, OWN, POSITION, without_own
 from floodmark.sinks.delta import choice
-from floodmark.sinks.delta.choice import NotByArrow
+from floodmark.sinks.delta.choice import AnotherWay
 from floodmark.sinks.delta.merge import ROW, not_older
+from floodmark.sinks.delta.native import NativeWriter, tidy_log
 from floodmark.sinks.modes import with_deletes
 from floodmark.sinks.small import rows_as_arrow, why_not_small
 
 if TYPE_CHECKING:
     import pyarrow as pa
     from deltalake import DeltaTable
-    from pyspark.sql import DataFrame
     from pyspark.sql.types import StructType
 
     from floodmark.probes.delta import Commit, DeltaProbe
-    from floodmark.sinks.delta import Delta
 
 log = get_logger(__name__)
 MOST_KEYS = 1_000
 """Of a batch that are looked up in the table before they are merged."""
-CHECKPOINT_INTERVAL = "delta.checkpointInterval"
-LOG_CLEANUP = "delta.enableExpiredLogCleanup"
-CHECKPOINT_EVERY = 10
-"""Commits from one checkpoint to the next, where the table does not say: as Spark has it."""
 
 
 @dataclass(frozen=True)
-class ArrowWriter:
+class ArrowWriter(NativeWriter):
     """One batch of one sink on its way through Arrow.
 
-    Every method may raise NotByArrow, and has committed nothing then.
+    Every method may raise AnotherWay, and has committed nothing then.
     """
 
-    sink: Delta
-    rows: DataFrame
-    batch: Batch
     condition: str | None = None
     """Of the rows whose place a replacement takes; None: of all."""
     named_by: tuple[str, ...] = ()
@@ -72,28 +63,10 @@ class ArrowWriter:
 
         def commit(found: DeltaProbe | None) -> None:
             if self.known_by and (found.latest() if found else None) != compared:
-                raise NotByArrow("the table has changed since the rows were compared with it")
+                raise AnotherWay("the table has changed since the rows were compared with it")
             self.commit(chosen, found)
 
         return target.write_natively(self.batch, commit, self.session)
-
-    def session(self) -> Any:  # noqa: ANN401 - SparkSession, as pyspark types it
-        return self.rows.sparkSession
-
-    @cached_property
-    def columns(self) -> StructType:
-        """What the target gets."""
-        return without_own(self.rows).schema
-
-    def require_plain_sink(self) -> None:
-        """Nothing that the sink is asked to do needs Spark."""
-        sink, location = self.sink, self.sink.target.place.location(self.session)
-        if sink.writer == "spark":
-            raise NotByArrow("the sink has writer: spark")
-        if sink.cluster_by:
-            raise NotByArrow("the sink clusters the table")
-        if location is None or local_path(location) is None:
-            raise NotByArrow("the table is not on a local disk, or its name is not in the catalog yet")
 
     def require_small(self, probe: DeltaProbe | None) -> None:
         """The batch is known to be small, and not known to touch large files: else its rows would come here in vain."""
@@ -104,41 +77,9 @@ class ArrowWriter:
 
         reason = why_not_small(self.batch.size, rows_before)
         if reason is not None:
-            raise NotByArrow(reason)
+            raise AnotherWay(reason)
         if probe is not None and (self.sink.key or self.sink.by):
             choice.require_few_bytes_before(probe.file_sizes(), probe.last_batch(self.ledger))
-
-    def require_fitting(self, probe: DeltaProbe | None) -> None:
-        """Rows and table allow it, as the table is at this look: asked again under the lock."""
-        table = choice.spark_schema(probe.schema_json()) if probe else self.columns
-        if probe is None:
-            choice.require_plain_session(self.session(), self.sink.target.properties)
-            choice.require_no_features(table)
-        elif probe.has_only_fences():
-            raise NotByArrow("the table was made by a fence, and has no columns yet")
-        else:
-            choice.require_plain_table(probe.features(), probe.properties(), appends=self.is_append)
-            if self.is_refresh:
-                choice.require_same_layout(probe, self.sink.partition_by)
-                table = self.columns
-                choice.require_no_features(table)
-            else:
-                choice.require_same_types(self.columns, table)
-                choice.require_nullable(table)
-        choice.require_plain_columns(table)
-        choice.require_types(table, probe.partitions() if probe else self.sink.partition_by, "is partitioned by")
-        for columns in (table, self.columns):
-            choice.require_types(columns, (*self.sink.key, *self.sink.by), "is matched by")
-        choice.require_ordered(self.rows.schema, (*self.sink.sequence, POSITION))
-
-    @property
-    def is_refresh(self) -> bool:
-        """Whether the rows take the place of the whole table, its columns included."""
-        return self.batch.kind == "refresh"
-
-    @property
-    def is_append(self) -> bool:
-        return self.sink.mode == "append" and not self.is_refresh
 
     def collect(self, compared: int | None) -> pa.Table:
         """The rows, with what a merge chooses by; without those that the table had at the version `compared`."""
@@ -150,7 +91,7 @@ class ArrowWriter:
             self.sink.target.explain(error, self.batch, self.session)
             raise
         if arrow is None:
-            raise NotByArrow("it has more rows than are small, or such that Arrow does not take")
+            raise AnotherWay("it has more rows than are small, or such that Arrow does not take")
         return arrow
 
     def commit(self, arrow: pa.Table, probe: DeltaProbe | None) -> None:
@@ -166,7 +107,7 @@ class ArrowWriter:
             else:
                 probe.commit(lambda table: self.change(table, arrow, probe))
         except (DeltaError, ArrowException) as error:
-            raise NotByArrow(f"deltalake refused it: {error}") from error
+            raise AnotherWay(f"deltalake refused it: {error}") from error
 
     def make_table(self, arrow: pa.Table) -> None:
         """The first rows make the table, in one commit."""
@@ -219,7 +160,7 @@ class ArrowWriter:
     def require_few_changes(self, probe: DeltaProbe) -> None:
         """A change feed has every row that an overwrite takes away: they are read for it."""
         if self.sink.mode == "replace" and probe.feed_is_on() and sum(probe.file_sizes()) > choice.REWRITTEN_BYTES:
-            raise NotByArrow("the table is large, and its feed has to tell every row that goes")
+            raise AnotherWay("the table is large, and its feed has to tell every row that goes")
 
     def merge(self, table: DeltaTable, arrow: pa.Table, schema: StructType, probe: DeltaProbe) -> None:
         """As `merge_statement`."""
@@ -249,51 +190,25 @@ class ArrowWriter:
         merger = table.merge(source, f"NOT s.{ROW} AND {equal}", "s", "t", streamed_exec=False, **options)
         merger.when_matched_delete().when_not_matched_insert(values, f"s.{ROW}").execute()
 
-    @property
-    def ledger(self) -> str:
-        return self.batch.ledger(self.sink.name)
-
     def options(self, schema: StructType, *, is_append: bool) -> dict[str, Any]:
-        """What every commit of this batch is made with: its number, digest and marks among them."""
-        from deltalake import (
-            ColumnProperties,
-            CommitProperties,
-            PostCommitHookProperties,
-            Transaction,
-            WriterProperties,
-        )
+        """How the rows are written, and what the commit is made with."""
+        from deltalake import ColumnProperties, WriterProperties
 
-        facts = {"userMetadata": self.sink.target.note(self.batch), "isBlindAppend": is_append}
         bare = {name: ColumnProperties(statistics_enabled="NONE") for name in choice.without_statistics(schema)}
-        return {
-            "writer_properties": WriterProperties(compression="SNAPPY", column_properties=bare or None),
-            "commit_properties": CommitProperties(
-                custom_metadata=facts, app_transactions=[Transaction(self.ledger, self.batch.number)]
-            ),
-            # Checkpoints are made where Spark would make them; `deltalake` goes by an interval of its own.
-            "post_commithook_properties": PostCommitHookProperties(create_checkpoint=False, cleanup_expired_logs=False),
-        }
-
-
-def tidy_log(table: DeltaTable, properties: Mapping[str, str]) -> None:
-    """A checkpoint where Spark would make one; with it, as Spark does, what the log need not keep any longer goes."""
-    if table.version() % int(properties.get(CHECKPOINT_INTERVAL, CHECKPOINT_EVERY)):
-        return
-    table.create_checkpoint()
-    if properties.get(LOG_CLEANUP, "true").lower() == "true":
-        table.cleanup_metadata()
+        written = WriterProperties(compression="SNAPPY", column_properties=bare or None)
+        return {"writer_properties": written, **self.commit_options(is_append=is_append)}
 
 
 def require_same_names(table: DeltaTable, rows: pa.Table, key: Sequence[str], named_by: Sequence[str]) -> None:
-    """No key of the rows is in the table for another value of `named_by`. Raises NotByArrow: Spark says which."""
+    """No key of the rows is in the table for another value of `named_by`. Raises AnotherWay: Spark says which."""
     import pyarrow as pa
 
     if rows.num_rows > MOST_KEYS:
-        raise NotByArrow(f"more than {MOST_KEYS} keys are looked up in the table")
+        raise AnotherWay(f"more than {MOST_KEYS} keys are looked up in the table")
     found = pa.table(table.scan([*key, *named_by], predicate=keys_predicate(rows, key))) if rows.num_rows else None
     names = dict(named_rows(found, key, named_by)) if found is not None else {}
     if any(names.get(own, name) != name for own, name in named_rows(rows, key, named_by)):
-        raise NotByArrow("a key is in the table for another member")
+        raise AnotherWay("a key is in the table for another member")
 
 
 def named_rows(rows: pa.Table, key: Sequence[str], named_by: Sequence[str]) -> list[tuple[Any, Any]]:
@@ -316,7 +231,7 @@ def literal(value: object) -> str:
 
 
 def newest_rows(arrow: pa.Table, key: Sequence[str], sequence: Sequence[str]) -> pa.Table:
-    """As `newest_per_key`. Raises NotByArrow for a key that is NULL, and for rows that nothing tells apart."""
+    """As `newest_per_key`. Raises AnotherWay for a key that is NULL, and for rows that nothing tells apart."""
     import pyarrow as pa
 
     order = (*sequence, *((POSITION,) if POSITION in arrow.column_names else ()))
@@ -330,12 +245,12 @@ def newest_rows(arrow: pa.Table, key: Sequence[str], sequence: Sequence[str]) ->
         elif ranks[place] == ranks[rivals[0]] and place != rivals[0]:
             rivals.append(place)
     if any(None in own for own in chosen):
-        raise NotByArrow("a key is NULL")
+        raise AnotherWay("a key is NULL")
     shown = [name for name in arrow.column_names if not name.startswith(OWN)]
     first = pa.array([rivals[0] for rivals in chosen.values()], pa.int64())
     for rivals in chosen.values():
         if len(rivals) > 1 and len({repr(row) for row in arrow.select(shown).take(rivals).to_pylist()}) > 1:
-            raise NotByArrow("two different rows have one key, and nothing says which is newer")
+            raise AnotherWay("two different rows have one key, and nothing says which is newer")
     return arrow.take(first).select([*shown, DELETE])
 
 

@@ -1,4 +1,5 @@
-"""Which way a batch takes into a Delta table: through Arrow if batch, rows and table allow it, else Spark's writer.
+"""Which way a batch takes into a Delta table: through Arrow or as Parquet if batch, rows and table allow it, else
+through Spark's writer.
 
 Only what is known to give the same table both ways is on the lists here; whatever they do not name is left to Spark.
 """
@@ -64,37 +65,37 @@ EXACT_DIGITS = 15
 """So many digits of a decimal has the log, which writes it as a float."""
 
 
-class NotByArrow(Exception):
-    """The batch goes through Spark's writer, for a reason that the debug log gives; nothing was committed."""
+class AnotherWay(Exception):
+    """The batch takes another way than this one, for a reason that the debug log gives; nothing was committed."""
 
 
 def require_plain_session(spark: SparkSession, properties: Mapping[str, str]) -> None:
-    """A new table is to have nothing that Spark would have to give it. Raises NotByArrow."""
+    """A new table is to have nothing that Spark would have to give it. Raises AnotherWay."""
     if unknown := unknown_properties(properties):
-        raise NotByArrow(f"the sink gives a new table the property {unknown[0]}")
+        raise AnotherWay(f"the sink gives a new table the property {unknown[0]}")
     if any(name.startswith(DEFAULTS) for name in spark.conf.getAll):
-        raise NotByArrow("the session gives new tables properties")
+        raise AnotherWay("the session gives new tables properties")
 
 
 def require_plain_table(features: TableFeatures, properties: Mapping[str, str], *, appends: bool) -> None:
-    """The table has no ability that `deltalake` lacks, or has its own way with. Raises NotByArrow."""
+    """The table has no ability that `deltalake` lacks, or has its own way with. Raises AnotherWay."""
     unknown = sorted((features.names or frozenset()) - FEATURES)
     if unknown:
-        raise NotByArrow(f"the table has the feature {unknown[0]}")
+        raise AnotherWay(f"the table has the feature {unknown[0]}")
     if features.names is None and features.writer_version > LEGACY_WRITER:
-        raise NotByArrow(f"the table has writer version {features.writer_version}")
+        raise AnotherWay(f"the table has writer version {features.writer_version}")
     if unknown_here := unknown_properties(properties):
-        raise NotByArrow(f"the table has the property {unknown_here[0]}")
+        raise AnotherWay(f"the table has the property {unknown_here[0]}")
     if not appends and properties.get("delta.appendOnly", "false").lower() == "true":
-        raise NotByArrow("the table takes nothing but appends")
+        raise AnotherWay("the table takes nothing but appends")
 
 
 def require_same_layout(table: DeltaProbe, partition_by: Sequence[str]) -> None:
-    """A table whose rows and columns are exchanged stays partitioned, and owes nobody a feed. Raises NotByArrow."""
+    """A table whose rows and columns are exchanged stays partitioned, and owes nobody a feed. Raises AnotherWay."""
     if table.partitions() != list(partition_by):
-        raise NotByArrow("the table is partitioned otherwise from now on")
+        raise AnotherWay("the table is partitioned otherwise from now on")
     if table.feed_is_on():
-        raise NotByArrow("the table has a feed, and its columns may change")
+        raise AnotherWay("the table has a feed, and its columns may change")
 
 
 def unknown_properties(properties: Mapping[str, str]) -> list[str]:
@@ -104,23 +105,23 @@ def unknown_properties(properties: Mapping[str, str]) -> list[str]:
 
 
 def require_plain_columns(table: StructType) -> None:
-    """No column is checked, filled in or kept in a way of its own. Raises NotByArrow."""
+    """No column is checked, filled in or kept in a way of its own. Raises AnotherWay."""
     for column in all_fields(table):
         for name in own_properties(column) - {"comment"}:
-            raise NotByArrow(f"column {column.name} has the property {name}")
+            raise AnotherWay(f"column {column.name} has the property {name}")
         if "." in column.name:
-            raise NotByArrow(f"column {column.name} has a dot in its name")
+            raise AnotherWay(f"column {column.name} has a dot in its name")
     for column in table.fields:
         require_exact(column.name, column.dataType)
 
 
 def require_no_features(table: StructType) -> None:
-    """A table of these columns needs no feature, and they bring nothing of their own into it. Raises NotByArrow."""
+    """A table of these columns needs no feature, and they bring nothing of their own into it. Raises AnotherWay."""
     for column in all_fields(table):
         for name in own_properties(column):
-            raise NotByArrow(f"column {column.name} brings the property {name} into a new table")
+            raise AnotherWay(f"column {column.name} brings the property {name} into a new table")
         if NO_TIME_ZONE in column.dataType.json():
-            raise NotByArrow(f"column {column.name} needs a feature of the new table")
+            raise AnotherWay(f"column {column.name} needs a feature of the new table")
 
 
 def own_properties(column: StructField) -> set[str]:
@@ -130,42 +131,42 @@ def own_properties(column: StructField) -> set[str]:
 
 
 def require_nullable(table: StructType) -> None:
-    """No column of the table has to be filled. Raises NotByArrow."""
+    """No column of the table has to be filled. Raises AnotherWay."""
     for column in all_fields(table):
         if not column.nullable:
-            raise NotByArrow(f"column {column.name} must not be NULL")
+            raise AnotherWay(f"column {column.name} must not be NULL")
 
 
 def require_types(columns: StructType, names: Iterable[str], use: str) -> None:
-    """These columns, in this spelling, have types that the log has exactly. Raises NotByArrow."""
+    """These columns, in this spelling, have types that the log has exactly. Raises AnotherWay."""
     kinds = {column.name: column.dataType for column in columns.fields}
     for name in names:
         kind = kinds.get(name)
         if kind is None or type_name(kind) not in KEY_TYPES:
-            raise NotByArrow(f"the table {use} {name}, which is {kind.simpleString() if kind else 'no column'}")
+            raise AnotherWay(f"the table {use} {name}, which is {kind.simpleString() if kind else 'no column'}")
 
 
 def require_ordered(rows: StructType, names: Iterable[str]) -> None:
-    """The values of these columns are ordered here as Spark orders them. Raises NotByArrow."""
+    """The values of these columns are ordered here as Spark orders them. Raises AnotherWay."""
     for column in rows.fields:
         described = column.dataType.json()
         if column.name in names and any(word in described for word in ("float", "double", "collat", "map", "variant")):
-            raise NotByArrow(f"rows are ordered by {column.name}, for which Spark has an order of its own")
+            raise AnotherWay(f"rows are ordered by {column.name}, for which Spark has an order of its own")
 
 
 def require_few_bytes_before(sizes: Sequence[int], last: Commit | None) -> None:
-    """The table is small, or the last batch did not touch large files in it. Raises NotByArrow.
+    """The table is small, or the last batch did not touch large files in it. Raises AnotherWay.
 
     Which files a batch may touch is known once its keys are; those of one source lie where its last ones lay.
     """
     if sum(sizes) <= REWRITTEN_BYTES or last is None or last.is_native:
         return
     if last.metrics.get(BYTES_REMOVED, REWRITTEN_BYTES + 1) > REWRITTEN_BYTES:
-        raise NotByArrow("the table is large, and the batch before rewrote large files of it")
+        raise AnotherWay("the table is large, and the batch before rewrote large files of it")
 
 
 def require_few_bytes(files: pa.Table, rows: pa.Table, key: Sequence[str]) -> None:
-    """The files that may have a key of the rows are not large. Raises NotByArrow.
+    """The files that may have a key of the rows are not large. Raises AnotherWay.
 
     By the lowest and highest value of each file, as far as the log has them.
     """
@@ -184,22 +185,22 @@ def require_few_bytes(files: pa.Table, rows: pa.Table, key: Sequence[str]) -> No
             touched = pc.and_not(touched, pc.or_(below, above))
     touched_bytes = pc.sum(sizes.filter(touched)).as_py() or 0
     if touched_bytes > REWRITTEN_BYTES:
-        raise NotByArrow(f"files of {touched_bytes:,} bytes may have to be written anew")
+        raise AnotherWay(f"files of {touched_bytes:,} bytes may have to be written anew")
 
 
 def require_partition_values(rows: pa.Table, partitions: Iterable[str]) -> None:
-    """No row goes into the partition of an empty text, which Spark takes for NULL. Raises NotByArrow."""
+    """No row goes into the partition of an empty text, which Spark takes for NULL. Raises AnotherWay."""
     import pyarrow as pa
     import pyarrow.compute as pc
 
     for name in partitions:
         values = rows[name] if name in rows.column_names else None
         if values is not None and pa.types.is_string(values.type) and pc.any(pc.equal(values, "")).as_py():
-            raise NotByArrow(f"a row has an empty {name}, by which the table is partitioned")
+            raise AnotherWay(f"a row has an empty {name}, by which the table is partitioned")
 
 
 def require_exact(name: str, kind: DataType) -> None:
-    """Arrow and Parquet hold every value of the type as Spark has it. Raises NotByArrow."""
+    """Arrow and Parquet hold every value of the type as Spark has it. Raises AnotherWay."""
     from pyspark.sql.types import ArrayType, DecimalType, MapType, StructType
 
     if isinstance(kind, StructType):
@@ -211,18 +212,18 @@ def require_exact(name: str, kind: DataType) -> None:
     elif isinstance(kind, DecimalType) or type_name(kind) in (*SIMPLE_TYPES, NO_TIME_ZONE):
         return
     else:
-        raise NotByArrow(f"column {name} is {kind.simpleString()}")
+        raise AnotherWay(f"column {name} is {kind.simpleString()}")
     for each in inner:
         require_exact(name, each)
 
 
 def require_same_types(rows: StructType, table: StructType) -> None:
-    """Every column of the rows is in the table, with the very same type. Raises NotByArrow."""
+    """Every column of the rows is in the table, with the very same type. Raises AnotherWay."""
     kinds = {column.name.lower(): column.dataType for column in table.fields}
     for column in rows.fields:
         held = kinds.get(column.name.lower())
         if held is None or held.simpleString() != column.dataType.simpleString():
-            raise NotByArrow(f"column {column.name} is another one in the table")
+            raise AnotherWay(f"column {column.name} is another one in the table")
 
 
 def type_name(kind: DataType) -> str:

@@ -18,7 +18,7 @@ from floodmark.errors import (
 )
 from floodmark.locations import local_path
 from floodmark.probes.delta import FENCE_COLUMN, DeltaProbe, missing_files, note
-from floodmark.sinks.contract import Batch, Recorded, Session, is_written, without_own
+from floodmark.sinks.contract import Batch, Recorded, Session, Way, is_written, without_own
 from floodmark.sinks.delta.lock import LockRefused, TableBusy, table_lock
 from floodmark.spark.faults import fault_in, hosts_without
 from floodmark.spark.session import isolated_session, runs_here
@@ -146,7 +146,7 @@ class DeltaTarget:
         """The commit of the batch, if the log still has it; the batch notes by which way it was made."""
         commit = probe.commit_of(batch.ledger(self.sink), batch.number) if probe else None
         if commit is not None:
-            batch.notes.ways[self.sink] = "arrow" if commit.is_native else "spark"
+            batch.notes.ways[self.sink] = _way_of(commit)
         return commit
 
     def fence(self, ledger: str, number: int, session: Session) -> None:
@@ -266,6 +266,12 @@ class DeltaTarget:
     def note(self, batch: Batch) -> str:
         """What the commit of a batch says of it."""
         return note(batch.ledger(self.sink), batch.number, batch.digest, job=batch.job, marks=dict(batch.marks))
+
+
+def _way_of(commit: Commit) -> Way:
+    if commit.names_files:
+        return "parquet"
+    return "arrow" if commit.is_native else "spark"
 
 
 def _has_table(probe: DeltaProbe | None) -> bool:

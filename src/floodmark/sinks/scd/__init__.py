@@ -14,7 +14,7 @@ from floodmark.fields import ColumnNames
 from floodmark.logs import get_logger
 from floodmark.sinks.contract import Batch, Recorded, Session
 from floodmark.sinks.delta import PATIENCE_SECONDS, Delta
-from floodmark.sinks.delta.choice import NotByArrow
+from floodmark.sinks.delta.choice import AnotherWay
 from floodmark.sinks.modes import with_deletes
 from floodmark.sinks.restatement import Restatement
 from floodmark.sinks.scd.arrival import Changes, EventReader
@@ -183,7 +183,7 @@ class Scd1:
         """What the way of small batches gives; None if the batch does not take it."""
         try:
             return act()
-        except NotByArrow as reason:
+        except AnotherWay as reason:
             log.debug("the batch goes through Spark's writer", job=batch.job, sink=self.name, reason=str(reason))
             return None
 

@@ -1,7 +1,7 @@
 """Small batches of a table with history: the events of their keys come to the driver, which rebuilds and commits them.
 
 The rules are those of `events`, over lists instead of Spark's columns. Whatever is not known to be judged alike here is
-left to Spark by NotByArrow: other ways to settle ties, logs that were pruned, keys that are many.
+left to Spark by AnotherWay: other ways to settle ties, logs that were pruned, keys that are many.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ from floodmark.sinks.delta.arrow import (
     keys_predicate,
     nullable,
     rank,
-    tidy_log,
 )
-from floodmark.sinks.delta.choice import NotByArrow
+from floodmark.sinks.delta.choice import AnotherWay
+from floodmark.sinks.delta.native import tidy_log
 from floodmark.sinks.scd.events import DELETED, INTERVAL, IS_CURRENT, REFUSED, VALID_FROM, VALID_TO, log_rows
 from floodmark.sinks.scd.tables import SETTLED
 from floodmark.sinks.small import SMALL_ROWS
@@ -50,7 +50,7 @@ Rank: TypeAlias = "tuple[Any, ...]"
 class SmallBatch:
     """One batch of a table with history on its way through Arrow.
 
-    Every method may raise NotByArrow. `add` has committed nothing then; `rebuild` has not touched the table, which
+    Every method may raise AnotherWay. `add` has committed nothing then; `rebuild` has not touched the table, which
     Spark can rebuild from the log as after a crash.
     """
 
@@ -98,7 +98,7 @@ class SmallBatch:
         self.require_plain_rules()
         log, table = (self.probe_of(writer) for writer in (self.log, self.table))
         if (log is None) != (table is None):
-            raise NotByArrow("only one of log and table is there")
+            raise AnotherWay("only one of log and table is there")
         arrow = self.log.collect(None)
         version, before = (log.latest() if log else None), (table.latest() if table else None)
         arriving = arrow.sort_by([(name, "ascending") for name in (*self.tables.order.key, self.tables.order.moment)])
@@ -130,32 +130,32 @@ class SmallBatch:
         """Nothing was decided about events, or is to be, that only Spark's way knows."""
         order, session = self.tables.order, lambda: self.spark
         if self.batch.kind == "refresh":
-            raise NotByArrow("the whole table is rebuilt")
+            raise AnotherWay("the whole table is rebuilt")
         if order.ties != "error":
-            raise NotByArrow(f"the sink has on_conflict: {order.ties}")
+            raise AnotherWay(f"the sink has on_conflict: {order.ties}")
         if self.tables.log.was_pruned(session) or self.tables.table.number(SETTLED, session):
-            raise NotByArrow("the log was pruned, or events in it were set aside")
+            raise AnotherWay("the log was pruned, or events in it were set aside")
         ledger = self.batch.ledger(self.tables.name)
         if self.tables.log.number(ledger, session) != self.tables.table.number(ledger, session):
-            raise NotByArrow("log and table are not at the same batch")
+            raise AnotherWay("log and table are not at the same batch")
         schema = self.log.rows.schema
         if any("map" in schema[name].dataType.json() for name in order.payload(schema.names)):
-            raise NotByArrow("a column has a map, which has no order")
+            raise AnotherWay("a column has a map, which has no order")
         if order.first_from and schema[order.first_from].dataType != schema[order.moment].dataType:
-            raise NotByArrow("the column that says when a key began has another type than its sequence")
+            raise AnotherWay("the column that says when a key began has another type than its sequence")
 
     def probe_of(self, writer: ArrowWriter) -> DeltaProbe | None:
         """The look at a table that allows the batch; None where there is no table yet."""
         writer.require_plain_sink()
         probe = writer.sink.target.probe(writer.session)
         if writer.sink.target.has(probe, self.batch):
-            raise NotByArrow("the batch was begun before")
+            raise AnotherWay("the batch was begun before")
         writer.require_small(probe)
         writer.require_fitting(probe)
         columns = choice.spark_schema(probe.schema_json()) if probe else writer.columns
         choice.require_types(columns, self.tables.order.key, "is matched by")
         if set(columns.names) != set(writer.columns.names):
-            raise NotByArrow("the table has other columns")
+            raise AnotherWay("the table has other columns")
         return probe
 
     def events_of_keys(self, arriving: pa.Table, log: DeltaProbe | None) -> pa.Table:
@@ -230,29 +230,29 @@ class RowsWriter(ArrowWriter):
 
 
 def require_version(probe: DeltaProbe | None, version: int | None) -> None:
-    """The table is as it was read. Raises NotByArrow."""
+    """The table is as it was read. Raises AnotherWay."""
     if (probe.latest() if probe else None) != version:
-        raise NotByArrow("another one has written to the table since it was read")
+        raise AnotherWay("another one has written to the table since it was read")
 
 
 def rows_of_keys(probe: DeltaProbe, keys: pa.Table, key: Sequence[str]) -> pa.Table:
-    """The rows of a table whose key is among these. Raises NotByArrow where too much would be read for them."""
+    """The rows of a table whose key is among these. Raises AnotherWay where too much would be read for them."""
     import pyarrow as pa
     import pyarrow.compute as pc
 
     own = keys.select(list(key)).group_by(list(key)).aggregate([])
     if own.num_rows > MOST_KEYS:
-        raise NotByArrow(f"it has more than {MOST_KEYS} keys")
+        raise AnotherWay(f"it has more than {MOST_KEYS} keys")
     files = probe.files()
     if files.num_rows > MOST_FILES:
-        raise NotByArrow(f"a table of {files.num_rows} files is read for its keys")
+        raise AnotherWay(f"a table of {files.num_rows} files is read for its keys")
     choice.require_few_bytes(files, own, key)
     found = probe.scan(keys_predicate(own, key))
     wanted = set(zip(*(own[name].to_pylist() for name in key), strict=True))
     mask = [each in wanted for each in zip(*(found[name].to_pylist() for name in key), strict=True)]
     rows = nullable(found.filter(pa.array(mask, pa.bool_())))
     if rows.num_rows > SMALL_ROWS:
-        raise NotByArrow(f"its keys have {pc.sum(pa.array(mask, pa.int64())).as_py():,} rows")
+        raise AnotherWay(f"its keys have {pc.sum(pa.array(mask, pa.int64())).as_py():,} rows")
     return rows
 
 
@@ -270,7 +270,7 @@ class Events:
     def counting(self) -> list[int]:
         """As `winners` and `last_of_each_moment`: the places of those that count, by key and moment.
 
-        Raises NotByArrow where two contradict each other: Spark has the words for it.
+        Raises AnotherWay where two contradict each other: Spark has the words for it.
         """
         by_sequence = sorted(range(len(self.key)), key=lambda n: (self.key[n], self.sequence[n]))
         best = [self.best(list(alike)) for _, alike in groupby(by_sequence, lambda n: (self.key[n], self.sequence[n]))]
@@ -280,7 +280,7 @@ class Events:
         """Of events that share key and sequence: a delete, or the highest by value."""
         chosen = max(alike, key=lambda n: (self.deleted[n], self.whole[n]))
         if not self.deleted[chosen] and len({self.state[n] for n in alike}) > 1:
-            raise NotByArrow("two events of one key and sequence contradict each other")
+            raise AnotherWay("two events of one key and sequence contradict each other")
         return chosen
 
     def meaning(self, place: int) -> Rank:
@@ -341,7 +341,7 @@ def row_changes(new: pa.Table, held: pa.Table, identity: Sequence[str]) -> pa.Ta
     columns = new.column_names
     wanted, stored = (dict(zip(ranks(rows, identity), ranks(rows, columns), strict=True)) for rows in (new, held))
     if len(stored) < held.num_rows:
-        raise NotByArrow("the table has a version twice")
+        raise AnotherWay("the table has a version twice")
     put = [n for n, own in enumerate(ranks(new, identity)) if stored.get(own) != wanted[own]]
     gone = [n for n, own in enumerate(ranks(held, identity)) if own not in wanted]
     parts = [new.take(pa.array(put, pa.int64())), held.take(pa.array(gone, pa.int64()))]
@@ -366,4 +366,4 @@ def plain_values(column: pa.ChunkedArray) -> list[Any]:
     try:
         return column.to_pylist()  # type: ignore[no-any-return]
     except (ValueError, OverflowError) as error:
-        raise NotByArrow(f"Python cannot hold a value of it: {error}") from error
+        raise AnotherWay(f"Python cannot hold a value of it: {error}") from error
