@@ -1,9 +1,9 @@
 """Places where a run can be told to die, so that anyone can test what a crash leaves behind.
 
 `FLOODMARK_CRASH_AT=<point>` kills this process with SIGKILL the first time it gets there: no cleanup, no goodbye.
-Points: after_intent, after_read, during_sink:<n>, after_events, after_merge, after_sink:<n>, before_commit,
-after_commit; n counts from 1. A run that drops an open batch has after_fence, before the drop. A workflow has
-after_task:<task>, a rollback after_fence and after_restore.
+Points: after_intent, after_read, during_sink:<n>, after_files, after_events, after_merge, after_sink:<n>,
+before_commit, after_commit; n counts from 1. A run that drops an open batch has after_fence, before the drop. A
+workflow has after_task:<task>, a rollback after_fence and after_restore.
 """
 
 from __future__ import annotations

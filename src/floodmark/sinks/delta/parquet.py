@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import unquote
 
+from floodmark.failpoints import reach
 from floodmark.locations import literal_path, local_path, quote
 from floodmark.sinks.contract import without_own
 from floodmark.sinks.delta import choice
@@ -102,6 +103,7 @@ class ParquetWriter(NativeWriter):
             raise AnotherWay("the table is partitioned otherwise than when the files were written")
         for file in held:
             move(folder / file.path, self.table_folder / file.path)
+        reach("after_files")
         probe.commit(lambda table: self.commit_files(table, held))
         self.remove_earlier_attempts()
 
