@@ -15,7 +15,7 @@ from timing import seconds
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-PLATFORM = Path(__file__).resolve().parents[1] / "examples" / "demo.py"
+PLATFORM = Path(__file__).resolve().parents[1] / "examples" / "platform_observability" / "demo.py"
 ROUNDS = 3
 
 

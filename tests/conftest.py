@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import logging
 import os
+import shutil
 import uuid
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
@@ -33,15 +35,30 @@ FORGETFUL = {"spark.databricks.delta.delta.log.cacheSize": "50"}
 """Tables whose state Delta keeps, for an hour each: the suite makes thousands, and asks for few of them again."""
 DRIVERS = "com.h2database:h2:2.3.232, org.mariadb.jdbc:mariadb-java-client:3.5.3"
 """Fetched once, as the connectors are."""
+MEMORY = Path("/dev/shm")  # noqa: S108 - pytest makes a folder in it that is its user's alone
+TEMPORARY = "PYTEST_DEBUG_TEMPROOT"
+ROOM_BYTES = 4 * 1024**3
 SERVERS = frozenset({"kafka", "postgres", "mariadb"})
 __all__ = ["prove"]
 SLOW = frozenset({"browser", "built"})
 """A browser, and the wheel in an environment of its own."""
 
 
-def pytest_report_header() -> str:
+def pytest_configure() -> None:
+    """Tests write into memory where it has room: else half of those without Spark is waiting for a disk to sync.
+
+    What is killed here are processes, and never the machine. Another folder is chosen by the variable itself.
+    """
+    if MEMORY.is_dir() and shutil.disk_usage(MEMORY).free > ROOM_BYTES and os.access(MEMORY, os.W_OK):
+        os.environ.setdefault(TEMPORARY, str(MEMORY))
+
+
+def pytest_report_header() -> list[str]:
     """What is claimed and cannot be tried on this machine is said, not skipped."""
-    return f"MariaDB: {'tested' if has_programs() else 'not tested, its programs are not on this machine'}"
+    return [
+        f"MariaDB: {'tested' if has_programs() else 'not tested, its programs are not on this machine'}",
+        f"temporary files: {os.environ.get(TEMPORARY, 'on the disk')}",
+    ]
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:

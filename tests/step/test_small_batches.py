@@ -95,7 +95,7 @@ def test_a_transform_that_makes_too_many_rows_is_counted_as_it_reads(
     rows += some(2, 4)
     receipt = job.run(spark, store)
     assert (receipt.rows_read, receipt.rows_written) == (3, {"delta": SMALL_ROWS + 3})
-    assert receipt.written_by == {"delta": "spark"}
+    assert receipt.written_by == {"delta": "parquet"}
 
 
 @pytest.mark.parametrize("again", ["auto", "spark"])

@@ -323,6 +323,7 @@ def _local(master: str, java_options: Sequence[str]) -> dict[str, str]:
         # Spark begins a thread for each stage of a query, and lets it go after an idle minute: up to a thousand each.
         "spark.sql.shuffleExchange.maxThreadThreshold": MOST_STAGES,
         "spark.sql.resultQueryStage.maxThreadThreshold": MOST_STAGES,
+        "spark.sql.ui.retainedExecutions": "50",  # a loop would keep the plans of a thousand, for a page that is off
         # Figures that nobody reads, counted anew at every commit.
         "spark.databricks.delta.fileSizeHistogramMetrics.enabled": "false",
         "spark.databricks.delta.checksumDeletedRecordCountsHistogramMetrics.enabled": "false",

@@ -136,7 +136,7 @@ def test_a_fence_between_the_question_and_the_commit_stops_the_writer(
     """Without a lock Delta passes over the transaction without a word: Spark's writer asks again before it says done.
 
     How the native writer is stopped, `test_ways` tells."""
-    sink, commit = replace(KINDS[kind], path=str(tmp_path / "t")), Delta._commit
+    sink, commit = replace(KINDS[kind], path=str(tmp_path / "t"), writer="spark"), Delta._commit
     if exists:
         sink.write(ab, make_batch(1))
 
