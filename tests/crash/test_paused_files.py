@@ -44,6 +44,8 @@ def start_paused() -> Iterator[Callable[[Path, str], subprocess.Popen[str]]]:
     for each in started:
         for pid in processes_of_session(each.pid):
             os.kill(pid, signal.SIGKILL)
+        with each:  # waits, and closes its pipe: else its end is another test's warning
+            pass
 
 
 @pytest.mark.crash
