@@ -139,12 +139,12 @@ class Bench:
         ).collect()
 
     def many_rows(self) -> Result:
-        """Spark's writer, with the number in its commit."""
+        """More than leaves Spark as Arrow: Spark writes the files, and the number is in their commit."""
         plain = self.path()
         append = self.plain(MANY, lambda rows: rows.write.format("delta").mode("append").save(plain))
         ours = self.ticks(fm.sinks.Delta(self.path()), MANY)
         of = f"{MANY:,} rows from PostgreSQL, plain JDBC read and Delta append as reference"
-        return compare("batch to Delta by Spark's writer, append", append, ours, at_most=1.1, rounds=FEW_ROUNDS, of=of)
+        return compare("large batch to Delta, append", append, ours, at_most=1.1, rounds=FEW_ROUNDS, of=of)
 
     def to_servers(self, kafka: Broker) -> list[Result]:
         """Into PostgreSQL and Kafka, both against Spark's JDBC writer at its defaults."""

@@ -43,6 +43,9 @@ STEPS = 6
 SMALL = {
     # Hundreds of small queries and no big one: code is not worth optimising, and there is much of it.
     "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=240m -XX:+UseSerialGC",
+    # And none is run often enough to be worth compiling: Spark makes Java of every new query else.
+    "spark.sql.codegen.wholeStage": "false",
+    "spark.sql.codegen.factoryMode": "NO_CODEGEN",
 }
 
 

@@ -95,6 +95,8 @@ class ParquetWriter(NativeWriter):
 
     def commit(self, folder: Path, files: Sequence[DataFile], probe: DeltaProbe | None) -> None:
         """Commit on top of the very look that found the number free, and under the lock."""
+        from deltalake.exceptions import DeltaError
+
         if probe is None:
             raise AnotherWay("the table is gone")
         self.require_fitting(probe)
@@ -104,7 +106,10 @@ class ParquetWriter(NativeWriter):
         for file in held:
             move(folder / file.path, self.table_folder / file.path)
         reach("after_files")
-        probe.commit(lambda table: self.commit_files(table, held))
+        try:
+            probe.commit(lambda table: self.commit_files(table, held))
+        except DeltaError as error:
+            raise AnotherWay(f"deltalake refused it: {error}") from error
         self.remove_earlier_attempts()
 
     def commit_files(self, table: DeltaTable, files: Sequence[DataFile]) -> None:
