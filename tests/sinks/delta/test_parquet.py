@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from deltalake import CommitProperties, DeltaTable, Transaction, write_deltalake
+from deltalake.exceptions import DeltaError
 
 from floodmark.errors import Overtaken, SinkFailed
 from floodmark.probes.delta import note
@@ -191,6 +192,28 @@ def test_a_number_that_is_taken_meanwhile_stops_the_commit(
     with pytest.raises(Overtaken):
         sink.write(frame(spark, ID_V, (3, "zombie")), batch(9))
     assert delta_rows(spark, folder_of(sink)) == [(1, "a"), (2, "b")]
+
+
+@pytest.mark.parametrize("has_committed", [True, False], ids=["after it", "before it"])
+def test_a_commit_that_fails_is_left_to_spark_which_asks_whether_it_was_made(
+    spark: SparkSession, sink: Delta, monkeypatch: pytest.MonkeyPatch, has_committed: bool
+) -> None:
+    """An answer that was lost may stand for either; every row is there once, and known to have been read twice."""
+    commit = ParquetWriter.commit_files
+
+    def failing(self: ParquetWriter, table: DeltaTable, files: Sequence[DataFile]) -> None:
+        if has_committed:
+            commit(self, table, files)
+        raise DeltaError("the answer was lost")
+
+    monkeypatch.setattr(ParquetWriter, "commit_files", failing)
+    made = batch(2)
+    assert sink.write(frame(spark, ID_V, (3, "c")), made) == 1
+    assert (made.notes.ways["delta"], made.notes.is_partly_observed) == (
+        "parquet" if has_committed else "spark",
+        True,
+    )
+    assert delta_rows(spark, folder_of(sink)) == [(1, "a"), (2, "b"), (3, "c")]
 
 
 def test_another_writer_without_the_lock_costs_no_row(

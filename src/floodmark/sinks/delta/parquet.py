@@ -66,7 +66,7 @@ class ParquetWriter(NativeWriter):
         folder = self.table_folder / STAGING / f"{self.name_of_ledger}-{self.batch.number}-{uuid.uuid4().hex}"
         try:
             files = self.write_files(folder, probe)
-            return target.write_natively(self.batch, lambda found: self.commit(folder, files, found), self.session)
+            return self.commit_once(folder, files)
         finally:
             tidy_staging(folder)
 
@@ -92,6 +92,15 @@ class ParquetWriter(NativeWriter):
             raise
         parts = sorted(folder.rglob("part-*.parquet"))
         return [DataFile(part.relative_to(folder), statistics_of(part, columns)) for part in parts]
+
+    def commit_once(self, folder: Path, files: Sequence[DataFile]) -> Commit | None:
+        """Unless the batch was committed meanwhile; rows that take another way after all are read once more."""
+        target = self.sink.target
+        try:
+            return target.write_natively(self.batch, lambda found: self.commit(folder, files, found), self.session)
+        except AnotherWay:
+            self.batch.notes.is_partly_observed = True
+            raise
 
     def commit(self, folder: Path, files: Sequence[DataFile], probe: DeltaProbe | None) -> None:
         """Commit on top of the very look that found the number free, and under the lock."""
