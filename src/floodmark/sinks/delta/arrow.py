@@ -36,10 +36,7 @@ MOST_KEYS = 1_000
 
 @dataclass(frozen=True)
 class ArrowWriter(NativeWriter):
-    """One batch of one sink on its way through Arrow.
-
-    Every method may raise AnotherWay, and has committed nothing then.
-    """
+    """One batch of one sink on its way through Arrow."""
 
     condition: str | None = None
     """Of the rows whose place a replacement takes; None: of all."""
@@ -48,13 +45,7 @@ class ArrowWriter(NativeWriter):
     known_by: tuple[str, ...] = ()
     """An append leaves out the rows that the table has, as these columns tell."""
 
-    def write(self) -> Commit | None:
-        """As `DeltaTarget.write_once`: write the batch unless it was; what the log says of it, if it still does."""
-        self.require_plain_sink()
-        target = self.sink.target
-        probe = target.probe(self.session)
-        if target.has(probe, self.batch):
-            return target.commit_of(probe, self.batch)
+    def write_new(self, probe: DeltaProbe | None) -> Commit | None:
         self.require_small(probe)
         self.require_fitting(probe)
         compared = probe.latest() if probe and self.known_by else None
@@ -66,7 +57,7 @@ class ArrowWriter(NativeWriter):
                 raise AnotherWay("the table has changed since the rows were compared with it")
             self.commit(chosen, found)
 
-        return target.write_natively(self.batch, commit, self.session)
+        return self.sink.target.write_natively(self.batch, commit, self.session)
 
     def require_small(self, probe: DeltaProbe | None) -> None:
         """The batch is known to be small, and not known to touch large files: else its rows would come here in vain."""

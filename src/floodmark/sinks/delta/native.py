@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
     from pyspark.sql.types import StructType
 
-    from floodmark.probes.delta import DeltaProbe
+    from floodmark.probes.delta import Commit, DeltaProbe
     from floodmark.sinks.delta import Delta
 
 CHECKPOINT_INTERVAL = "delta.checkpointInterval"
@@ -27,12 +28,28 @@ CHECKPOINT_EVERY = 10
 
 
 @dataclass(frozen=True)
-class NativeWriter:
-    """One batch of one sink whose commit this process makes, and not Spark's JVM."""
+class NativeWriter(ABC):
+    """One batch of one sink whose commit this process makes, and not Spark's JVM.
+
+    Every method may raise AnotherWay, and has committed nothing then.
+    """
 
     sink: Delta
     rows: DataFrame
     batch: Batch
+
+    def write(self) -> Commit | None:
+        """As `DeltaTarget.write_once`: write the batch unless it was; what the log says of it, if it still does."""
+        self.require_plain_sink()
+        target = self.sink.target
+        probe = target.probe(self.session)
+        if target.has(probe, self.batch):
+            return target.commit_of(probe, self.batch)
+        return self.write_new(probe)
+
+    @abstractmethod
+    def write_new(self, probe: DeltaProbe | None) -> Commit | None:
+        """Write the batch, which the table did not have at this look."""
 
     def session(self) -> Any:  # noqa: ANN401 - SparkSession, as pyspark types it
         return self.rows.sparkSession

@@ -50,15 +50,9 @@ LAYOUTS = ("spark.databricks.delta.optimizeWrite.enabled", "spark.databricks.del
 
 @dataclass(frozen=True)
 class ParquetWriter(NativeWriter):
-    """One append of one sink; every method may raise AnotherWay, and has committed nothing then."""
+    """One append of one sink, whose files Spark writes."""
 
-    def write(self) -> Commit | None:
-        """As `DeltaTarget.write_once`: write the batch unless it was; what the log says of it, if it still does."""
-        self.require_plain_sink()
-        target = self.sink.target
-        probe = target.probe(self.session)
-        if target.has(probe, self.batch):
-            return target.commit_of(probe, self.batch)
+    def write_new(self, probe: DeltaProbe | None) -> Commit | None:
         if probe is None or not self.is_append:
             raise AnotherWay("it makes the table, or takes the place of rows")
         self.require_plain_settings()
