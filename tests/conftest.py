@@ -38,8 +38,6 @@ DRIVERS = "com.h2database:h2:2.3.232, org.mariadb.jdbc:mariadb-java-client:3.5.3
 MEMORY = Path("/dev/shm")  # noqa: S108 - pytest makes a folder in it that is its user's alone
 TEMPORARY = "PYTEST_DEBUG_TEMPROOT"
 ROOM_BYTES = 4 * 1024**3
-MOST_WORKERS, WORKER_BYTES = 4, 4 * 1024**3
-"""A worker has a JVM with Spark, a broker and a database server, and starts processes of its own."""
 SERVERS = frozenset({"kafka", "postgres", "mariadb"})
 __all__ = ["prove"]
 SLOW = frozenset({"browser", "built"})
@@ -53,14 +51,6 @@ def pytest_configure() -> None:
     """
     if MEMORY.is_dir() and shutil.disk_usage(MEMORY).free > ROOM_BYTES and os.access(MEMORY, os.W_OK):
         os.environ.setdefault(TEMPORARY, str(MEMORY))
-
-
-@pytest.hookimpl(optionalhook=True)
-def pytest_xdist_auto_num_workers() -> int:
-    """One more than there are cores, as a fifth of the time a test waits for a server or a timer; fewer where memory
-    is short."""
-    memory_bytes = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    return max(1, min((os.cpu_count() or 1) + 1, MOST_WORKERS, memory_bytes // WORKER_BYTES))
 
 
 def pytest_report_header() -> list[str]:
