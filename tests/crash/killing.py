@@ -9,7 +9,7 @@ import sqlite3
 import subprocess
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -80,3 +80,11 @@ def wait_until_is_stopped(pid: int) -> None:
     while not is_stopped(pid) and time.monotonic() < deadline:
         time.sleep(0.01)
     assert is_stopped(pid)
+
+
+def wait_until(holds: Callable[[], bool]) -> None:
+    """Two minutes at most: whatever is waited for has failed by then."""
+    deadline = time.monotonic() + 120
+    while not holds() and time.monotonic() < deadline:
+        time.sleep(0.05)
+    assert holds()

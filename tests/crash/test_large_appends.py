@@ -11,8 +11,7 @@ import pytest
 
 from floodmark.sinks.delta.parquet import STAGING
 from tests.crash import shop
-from tests.crash.killing import held, run_until_killed, start, stop_between_beats
-from tests.crash.test_paused_files import wait_until
+from tests.crash.killing import held, run_until_killed, start, stop_between_beats, wait_until
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -7,7 +7,6 @@ import signal
 import subprocess
 import sys
 import threading
-import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -15,19 +14,12 @@ import pytest
 
 from floodmark.machine import process
 from tests.crash import pausing, shop
-from tests.crash.killing import ids_in_files, processes_of_session
+from tests.crash.killing import ids_in_files, processes_of_session, wait_until
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from pyspark.sql import SparkSession
-
-
-def wait_until(holds: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + 120
-    while not holds() and time.monotonic() < deadline:
-        time.sleep(0.05)
-    assert holds()
 
 
 @pytest.fixture

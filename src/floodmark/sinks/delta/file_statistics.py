@@ -95,7 +95,7 @@ def statistics_of(file: Path, columns: list[IndexedColumn]) -> FileStatistics:
         own = chunks.get(column.path, [])
         missing = null_count(own)
         if missing is None:
-            continue  # no such column in these rows: it is NULL in all of them, which a reader knows by itself
+            continue  # nothing is told of it, or these rows lack it: a reader knows by itself that it is NULL then
         nulls[column.path] = missing
         ends = bounds_of(own) if column.is_bounded else None
         if ends is not None:

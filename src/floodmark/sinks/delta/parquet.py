@@ -32,7 +32,7 @@ from floodmark.spark.session import runs_here
 
 if TYPE_CHECKING:
     from deltalake import DeltaTable
-    from deltalake.transaction import AddAction, RemoveAction
+    from deltalake.transaction import AddAction
     from pyspark.sql import DataFrame
     from pyspark.sql.types import StructType
 
@@ -117,15 +117,15 @@ class ParquetWriter(NativeWriter):
 
     def commit_files(self, table: DeltaTable, files: Sequence[DataFile]) -> None:
         """In one commit, which says of itself what one of Spark's says."""
-        actions: list[AddAction | RemoveAction] = [file.action(self.table_folder) for file in files]
+        added = [file.action(self.table_folder) for file in files]
         metrics = {
-            "numFiles": str(len(files)),
+            "numFiles": str(len(added)),
             "numOutputRows": str(sum(file.statistics.rows for file in files)),
-            "numOutputBytes": str(sum((self.table_folder / file.path).stat().st_size for file in files)),
+            "numOutputBytes": str(sum(action.size for action in added)),
         }
         options = self.commit_options(is_append=True, operationMetrics=metrics)
         partitions = table.metadata().partition_columns
-        table.create_write_transaction(actions, "append", table.schema(), partitions, **options)
+        table.create_write_transaction([*added], "append", table.schema(), partitions, **options)
         table.update_incremental()  # the handle still stands before the commit
         tidy_log(table, table.metadata().configuration)
 
