@@ -161,23 +161,55 @@ def wait_for_tasks(home: Path, number: int, client: subprocess.Popen[str]) -> No
         time.sleep(0.1)
 
 
-def test_a_client_that_is_killed_within_a_task_is_followed_by_one_that_finishes(
-    server: ConnectServer, home: Path, prove: Prove
+@pytest.mark.parametrize("mode", ["append", "merge"])
+def test_what_a_killed_client_asked_for_has_ended_before_the_next_run_reads(
+    server: ConnectServer, tmp_path: Path, mode: str, prove: Prove
 ) -> None:
-    """The server goes on with what the first had asked for; whichever of them writes, every row is there once."""
+    """The server would go on with it, and the user's function run for both; a merge is of a session of its own.
+
+    Between them, a run takes the job over and dies before it has a session.
+    """
+    home = project_in(tmp_path, server)
+    project = (home / "floodmark.yaml").read_text().replace("name: lake,", f"name: lake, mode: {mode}, key: id,")
+    (home / "floodmark.yaml").write_text(project.partition("      - {type: files")[0])
+    assert run(server, home, "run")[0] == 0
+    for seen in home.glob("inside-*"):
+        seen.unlink()
+    deliver(home, range(200, 300))
     (home / "hold").touch()
     first = start(server, home, "run")
     wait_for_tasks(home, 1, first)
+    [worker] = workers_within(home)
     os.killpg(first.pid, signal.SIGKILL)
     first.wait()
+    take_over_and_die(server, home)
+    assert Path(f"/proc/{worker}").exists()
     second = start(server, home, "run")
     wait_for_tasks(home, 2, second)
-    (home / "hold").unlink()  # now both go on, side by side
-    code = second.wait(200)
-    assert code == 0, (home / "run.log").read_text()
+    assert not Path(f"/proc/{worker}").exists(), "both work at the same time"
+    (home / "hold").unlink()
+    assert second.wait(200) == 0, (home / "run.log").read_text()
+    assert "interrupted what a dead client had asked for" in (home / "run.log").read_text()
     time.sleep(3)  # what the server may still do for the first
-    assert ids_in_lake(home) == ids_in_files(home) == list(range(200))
-    prove("Spark Connect: the client is killed within a task", "", "every row once in both sinks, by the next run")
+    assert ids_in_lake(home) == list(range(300))
+    prove("Spark Connect: the client is killed within a task", "", "its work is ended first; every row is there once")
+
+
+def workers_within(home: Path) -> set[int]:
+    return {int(each.name.partition("-")[2]) for each in home.glob("inside-*")}
+
+
+def take_over_and_die(server: ConnectServer, home: Path) -> None:
+    """A run that is killed as soon as it has the lease."""
+    script = (
+        "import os, signal\n"
+        "from floodmark.stores import SqliteMarkStore\n"
+        "from floodmark.stores.lease import hold\n"
+        "with hold(SqliteMarkStore('marks.db'), 'orders'):\n"
+        "    os.kill(os.getpid(), signal.SIGKILL)\n"
+    )
+    ended = subprocess.run([str(server.client), "-c", script], cwd=home, env=server.environment(), check=False)
+    assert ended.returncode == -signal.SIGKILL
 
 
 def test_a_loop_outlives_the_session_that_the_server_forgot(server: ConnectServer, home: Path, prove: Prove) -> None:

@@ -10,7 +10,6 @@ import pytest
 
 from floodmark.errors import ConfigError
 from floodmark.medallion import date_rows, date_sk, extend_dates
-from floodmark.spark.session import isolated_session
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -26,7 +25,7 @@ def test_a_date_key_is_the_day_in_the_declared_zone_whatever_the_session_says(
     spark: SparkSession, session_zone: str
 ) -> None:
     """Also in the hour that a session's clock shows twice, and before 1970."""
-    own = isolated_session(spark)
+    own = spark.newSession()
     own.conf.set("spark.sql.session.timeZone", session_zone)
     rows = own.createDataFrame([(LATE,), (IN_THE_FOLD,), (BEFORE_1970,), (None,)], "at timestamp")
     keys = rows.select(date_sk(rows, "at", "Europe/Berlin"), date_sk(rows, "at", "UTC")).collect()

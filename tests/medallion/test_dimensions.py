@@ -27,7 +27,6 @@ from floodmark.medallion import (
     with_unknown,
 )
 from floodmark.medallion.dimensions import Members
-from floodmark.spark.session import isolated_session
 from floodmark.testing import RowsSource
 
 if TYPE_CHECKING:
@@ -92,7 +91,7 @@ def test_a_key_depends_on_values_and_places_alone(spark: SparkSession) -> None:
     noon = datetime(2024, 5, 1, 12, tzinfo=timezone.utc)
     rows = [(1, "a", "b", noon), (1, "b", "a", noon), (1, None, "a", noon), (1, "a", None, noon), (1, "", "a", noon)]
     frame = spark.createDataFrame(rows, "n int, x string, y string, t timestamp")
-    elsewhere = isolated_session(spark)
+    elsewhere = spark.newSession()
     elsewhere.conf.set("spark.sql.session.timeZone", "Asia/Tokyo")
     there = elsewhere.createDataFrame(rows, "n long, x string, y string, t timestamp")
     keys = [row[0] for row in frame.select(surrogate_key(frame, ["n", "x", "y", "t"])).collect()]

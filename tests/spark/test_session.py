@@ -17,7 +17,8 @@ from floodmark.errors import SparkUnavailable
 from floodmark.spark.connectors import connectors
 from floodmark.spark.gateway import ensure_gateway
 from floodmark.spark.java import find_java
-from floodmark.spark.session import isolated_session, jvm_pid, spark_session
+from floodmark.spark.remote import isolated_session
+from floodmark.spark.session import jvm_pid, spark_session
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -70,8 +71,8 @@ def test_python_functions_run_in_this_very_python(spark: SparkSession) -> None:
 
 def test_an_isolated_session_keeps_its_settings_to_itself(spark: SparkSession) -> None:
     """Two jobs side by side must not see each other's transaction settings."""
-    beside = isolated_session(spark)
-    beside.conf.set("spark.databricks.delta.write.txnVersion.autoReset.enabled", "true")
+    with isolated_session(spark) as beside:
+        beside.conf.set("spark.databricks.delta.write.txnVersion.autoReset.enabled", "true")
     assert spark.conf.get("spark.databricks.delta.write.txnVersion.autoReset.enabled", None) != "true"
 
 

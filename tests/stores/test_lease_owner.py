@@ -14,7 +14,8 @@ from floodmark import machine
 from floodmark.errors import LeaseHeld
 from floodmark.machine import is_stopped
 from floodmark.stores import MemoryMarkStore
-from floodmark.stores.lease import Patience, alive, claimable, same_machine, this_process, vitality
+from floodmark.stores.lease import Patience, alive, claimable, hold, same_machine, this_process, vitality
+from floodmark.stores.record import Owner
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -93,3 +94,30 @@ def test_a_process_that_may_not_be_looked_at_is_hidden(monkeypatch: pytest.Monke
     monkeypatch.setattr("pathlib.Path.read_text", refused)
     assert (machine.process(1), machine.is_hidden(1)) == (None, True)
     assert vitality(replace(me, pid=1)) == "unsure"
+
+
+def test_sessions_of_a_dead_owner_go_with_the_lease_until_their_work_is_ended() -> None:
+    """A server may still work for it; a run that dies before it could end that hands them on."""
+    store, dead = MemoryMarkStore(), replace(this_process(), started="1")
+    store.take_lease("orders", replace(dead, remote=("sc://a/;session_id=1",)), over=None)
+    with hold(store, "orders") as second:
+        assert second.left_over == ("sc://a/;session_id=1",)
+        taken = store.lease("orders")
+        assert taken is not None
+        left = replace(taken, owner=replace(dead, remote=taken.owner.remote))
+    store.take_lease("orders", left.owner, over=None)
+    with hold(store, "orders") as third:
+        third.end_left_over()
+        third.with_session("sc://a/;session_id=3")
+        third.with_session("sc://a/;session_id=3")
+        stored = store.lease("orders")
+        assert stored is not None
+        assert (third.left_over, stored.owner.remote, stored.beat) == ((), ("sc://a/;session_id=3",), 2)
+
+
+def test_an_owner_is_read_by_programs_before_and_after_this_one() -> None:
+    """The sessions are written only where there are some; what a later one adds is passed over."""
+    me = this_process()
+    assert "remote" not in me.serialize()
+    remote = replace(me, remote=("sc://a/;session_id=1",))
+    assert Owner.deserialize({**remote.serialize(), "of a later version": 1}) == remote

@@ -24,7 +24,8 @@ from floodmark.probes.delta import DeltaProbe
 from floodmark.sinks.contract import ledger_id
 from floodmark.sinks.delta.lock import table_lock
 from floodmark.sinks.scd import Scd1
-from floodmark.spark.session import isolated_session, session_of
+from floodmark.spark.remote import isolated_session
+from floodmark.spark.session import session_of
 from floodmark.spark.tables import DeltaPlace
 from floodmark.step import RunRequest
 from floodmark.step.engine import session_under
@@ -177,10 +178,10 @@ class TableWork:
 
     def do(self) -> tuple[str, ...]:
         """Run them in a session of their own: the size of files is a setting of the session."""
-        session, done = isolated_session(self.spark), []
-        for name in FILE_SIZE_SETTINGS:
-            session.conf.set(name, str(self.upkeep.target_file_bytes))
-        with self._lock():
+        done = []
+        with isolated_session(self.spark) as session, self._lock():
+            for name in FILE_SIZE_SETTINGS:
+                session.conf.set(name, str(self.upkeep.target_file_bytes))
             for what, statement in self.statements():
                 session.sql(statement).collect()
                 done.append(what)

@@ -20,7 +20,7 @@ from floodmark.locations import local_path, quote_table
 from floodmark.probes.delta import DeltaProbe
 from floodmark.sinks.contract import Batch, BatchSize, ledger_id
 from floodmark.sinks.delta import Delta
-from floodmark.spark.session import isolated_session
+from floodmark.spark.remote import isolated_session
 from floodmark.step.repeatable import tables_read
 from floodmark.step.transform import short_hash
 from floodmark.stores.record import VIEWS, Receipt
@@ -56,8 +56,9 @@ def publish_views(
     stop the others; all of them are one receipt.
     """
     started, clock = datetime.now(timezone.utc), time.monotonic()
-    publisher = ViewPublisher(isolated_session(spark), tables, schema, folder, store.namespace)
-    reports = [publisher.publish(name, sql) for name, sql in views.items()]
+    with isolated_session(spark) as own:
+        publisher = ViewPublisher(own, tables, schema, folder, store.namespace)
+        reports = [publisher.publish(name, sql) for name, sql in views.items()]
     if any(each.kept_as != "unchanged" for each in reports):
         store.add_run(receipt_of(reports, started, time.monotonic() - clock))
     return reports

@@ -16,6 +16,7 @@ from floodmark.errors.causes import cause_of
 from floodmark.object_stores import SETTINGS
 from floodmark.phases import phase
 from floodmark.spark.gateway import ensure_gateway, environment, forget_ended_jvm, is_connect, jvm_exit_code, stop
+from floodmark.spark.remote import INVALID_HANDLE
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -78,12 +79,6 @@ def session_of(spark: SparkSession | Callable[[], SparkSession] | None) -> Calla
     return spark if callable(spark) else lambda: spark
 
 
-def isolated_session(spark: SparkSession) -> SparkSession:
-    """A session beside this one on the same cluster, for statements that need settings of their own."""
-    clone = getattr(spark, "cloneSession", None)
-    return clone() if is_connect(spark) and clone else spark.newSession()
-
-
 def jvm_pid(spark: SparkSession) -> int | None:
     """The process id of the driver's JVM on this host; None where there is none (Spark Connect)."""
     if is_connect(spark):
@@ -131,7 +126,7 @@ def is_forgotten(spark: SparkSession) -> bool:
     try:
         spark.conf.get("spark.app.id", "")
     except PySparkException as error:
-        return "INVALID_HANDLE" in str(error)
+        return INVALID_HANDLE in str(error)
     return False
 
 

@@ -19,6 +19,7 @@ from floodmark.hwm import HWM
 from floodmark.logs import get_logger
 from floodmark.phases import phase
 from floodmark.sources.contract import Session
+from floodmark.spark.remote import end_work, noting_sessions, session_address
 from floodmark.spark.session import jvm_pid
 from floodmark.step.listeners import span
 from floodmark.step.work import display_marks
@@ -194,7 +195,7 @@ class Engine(ABC, Generic[LookT]):
         with clock.timing("intent"):
             self.store.intend(record, expected=batch.record.number, lease=lease.lease)
         reach("after_intent")
-        with keeping_log(self.store, self.job, clock.run):
+        with keeping_log(self.store, self.job, clock.run), noting_sessions(lease.with_session):
             begin_log()
             return self.carry_out(batch, lease, clock)
 
@@ -221,10 +222,18 @@ class Engine(ABC, Generic[LookT]):
 
 
 def session_under(lease: HeldLease, session: Session) -> Session:
-    """The session, with its JVM written into the lease the first time it is used: it may outlive this process."""
+    """The session, with its JVM or its server's address in the lease before it is used: it may outlive this process.
+
+    What such a session still does for the owner before us is ended first.
+    """
 
     def use() -> SparkSession:
         spark = session()
+        if lease.left_over:
+            end_work(spark, lease.left_over, lease.lease.job)
+            lease.end_left_over()
+        if address := session_address(spark):
+            lease.with_session(address)
         lease.with_jvm(jvm_pid(spark))
         return spark
 

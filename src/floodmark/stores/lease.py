@@ -117,6 +117,8 @@ class HeldLease:
 
     def __init__(self, store: MarkStore, lease: Lease) -> None:
         self.lease = lease
+        self.left_over = lease.owner.remote
+        """Sessions of Spark Connect servers that may still work for the owner before us."""
         self._store, self._gone = store, threading.Event()
 
     def check(self) -> None:
@@ -129,7 +131,22 @@ class HeldLease:
         """Record the JVM that will write for us, before it writes; None: it is not of this machine (Spark Connect)."""
         if pid is None:
             return
-        owner = replace(self.lease.owner, jvm_pid=pid, jvm_started=start_of_process(pid))
+        self._know(replace(self.lease.owner, jvm_pid=pid, jvm_started=start_of_process(pid)))
+
+    def with_session(self, address: str) -> None:
+        """Record a session of a Spark Connect server that will work for us, before it does."""
+        remote = tuple(dict.fromkeys((*self.lease.owner.remote, address)))
+        self._know(replace(self.lease.owner, remote=remote))
+
+    def end_left_over(self) -> None:
+        """Record that what was left over has come to its end."""
+        remote = tuple(each for each in self.lease.owner.remote if each not in self.left_over)
+        self._know(replace(self.lease.owner, remote=remote))
+        self.left_over = ()
+
+    def _know(self, owner: Owner) -> None:
+        if owner == self.lease.owner:
+            return
         self._store.beat(self.lease, owner)
         self.lease = replace(self.lease, owner=owner)
 
@@ -166,7 +183,8 @@ def hold(
     patience = patience or Patience(default_seconds())
     over = claimable(store, job, patience)
     with _guard:
-        lease = store.take_lease(job, owner or this_process(), over=over)
+        successor = replace(owner or this_process(), remote=over.owner.remote if over else ())
+        lease = store.take_lease(job, successor, over=over)
         _mine.add(lease.token)
     held, done = HeldLease(store, lease), threading.Event()
     beats = (done, min(2.0, patience.seconds / 3))

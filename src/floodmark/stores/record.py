@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import uuid
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, field, fields, replace
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -133,16 +133,21 @@ class Owner:
     started: str
     jvm_pid: int | None = None
     jvm_started: str | None = None
+    remote: tuple[str, ...] = ()
+    """Addresses of the sessions on Spark Connect servers that work for it, or for one from whom it took over."""
 
     def __str__(self) -> str:
         return f"pid {self.pid} on {self.host}"
 
     def serialize(self) -> dict[str, Json]:
-        return asdict(self)
+        known = asdict(self)
+        remote = known.pop("remote")
+        return {**known, "remote": list(remote)} if remote else known  # without, older programs can read it
 
     @classmethod
     def deserialize(cls, stored: Mapping[str, Any]) -> Owner:
-        return cls(**stored)
+        known = {each.name: stored[each.name] for each in fields(cls) if each.name in stored}
+        return cls(**{**known, "remote": tuple(stored.get("remote", ()))})
 
 
 @dataclass(frozen=True)
@@ -156,7 +161,7 @@ class Lease:
     since: datetime
 
     def serialize(self) -> dict[str, Json]:
-        return {**asdict(self), "since": self.since.isoformat()}
+        return {**asdict(self), "owner": self.owner.serialize(), "since": self.since.isoformat()}
 
     @classmethod
     def deserialize(cls, stored: Mapping[str, Any]) -> Lease:

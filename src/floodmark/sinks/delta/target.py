@@ -21,7 +21,8 @@ from floodmark.probes.delta import FENCE_COLUMN, DeltaProbe, missing_files, note
 from floodmark.sinks.contract import Batch, Recorded, Session, Way, is_written, without_own
 from floodmark.sinks.delta.lock import LockRefused, TableBusy, table_lock
 from floodmark.spark.faults import fault_in, hosts_without
-from floodmark.spark.session import isolated_session, runs_here
+from floodmark.spark.remote import isolated_session
+from floodmark.spark.session import runs_here
 from floodmark.spark.tables import DeltaPlace, cluster_table, create_table
 
 if TYPE_CHECKING:
@@ -230,16 +231,15 @@ class DeltaTarget:
             "spark.databricks.delta.write.txnVersion": str(batch.number),
             "spark.databricks.delta.commitInfo.userMetadata": self.note(batch),
         }
-        own = isolated_session(spark)
-        for name, value in {**transaction, **settings}.items():
-            own.conf.set(name, value)
-        own.sql(statement).collect()
+        with isolated_session(spark) as own:
+            for name, value in {**transaction, **settings}.items():
+                own.conf.set(name, value)
+            own.sql(statement).collect()
 
     def tidy(self, statement: str, batch: Batch, spark: SparkSession) -> None:
         """Run a statement that belongs to a batch which is written already: it is noted as that batch's."""
-        own = isolated_session(spark)
-        own.conf.set("spark.databricks.delta.commitInfo.userMetadata", self.note(batch))
-        with self.lock(spark, batch.job):
+        with isolated_session(spark) as own, self.lock(spark, batch.job):
+            own.conf.set("spark.databricks.delta.commitInfo.userMetadata", self.note(batch))
             own.sql(statement).collect()
 
     @contextmanager
@@ -342,9 +342,9 @@ class RestorePoint:
 
         Raises Overtaken if a batch has this number or a higher one: whoever wrote it took this act's place.
         """
-        own, target = isolated_session(spark), self.table.target
-        own.conf.set("spark.databricks.delta.commitInfo.userMetadata", note(self.ledger, number, None))
-        with target.lock(spark, self.ledger):
+        target = self.table.target
+        with isolated_session(spark) as own, target.lock(spark, self.ledger):
+            own.conf.set("spark.databricks.delta.commitInfo.userMetadata", note(self.ledger, number, None))
             recorded = target.recorded(self.ledger, lambda: spark)
             if recorded and (recorded.number > number or (recorded.number == number and not recorded.is_fence)):
                 raise Overtaken(job, sink=self.table.name, number=number)
