@@ -49,6 +49,10 @@ class Cluster:
         """The processes of the executors that run now."""
         return [pid for worker in self.workers for pid in _descendants(worker.pid) if EXECUTOR in _command(pid)]
 
+    def python_of(self, executor: int) -> list[int]:
+        """The Python processes that work for an executor now."""
+        return [pid for pid in _descendants(executor) if "python" in _command(pid)]
+
     def kill_executor_of(self, worker: int) -> None:
         """End the executor whose child this Python process is, as the kernel does that has no memory left."""
         owners = [pid for pid in self.executors() if worker in _descendants(pid)]

@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
-from collections.abc import Callable
+import signal
+import time
+import uuid
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import pytest
+from confluent_kafka import Consumer, TopicPartition
 from deltalake import DeltaTable, QueryBuilder
 
 from floodmark.testing.servers import Broker
@@ -68,13 +73,18 @@ def project(cluster: Cluster, tmp_path: Path, request: pytest.FixtureRequest) ->
     """Writes a project into a folder that the driver has alone, with rows in eight files that all can see."""
 
     def write(
-        *sinks: str, spool: Path | None = None, held: int | None = None, settings: str = "", database: str = ""
+        *sinks: str,
+        spool: Path | None = None,
+        held: int | None = None,
+        settings: str = "",
+        database: str = "",
+        ids: Sequence[int] = ROWS,
     ) -> Path:
         home, shared = cluster.private / tmp_path.name, cluster.shared / tmp_path.name
         home.mkdir()
         (shared / "in").mkdir(parents=True)
         for part in range(8):
-            rows = "".join(json.dumps({"id": number}) + "\n" for number in ROWS[part::8])
+            rows = "".join(json.dumps({"id": number}) + "\n" for number in ids[part::8])
             (shared / "in" / f"{part}.jsonl").write_text(rows)
         text = "\n".join(f"      - {sink.format(shared=shared, private=home, database=database)}" for sink in sinks)
         fields = {"master": cluster.master, "shared": shared, "sinks": text, "spool": spool or shared / "spool"}
@@ -188,6 +198,71 @@ def test_a_second_copy_of_a_slow_task_doubles_nothing(
     assert tries(home, cluster, 1), "Spark has begun no second copy"
     assert ids_in(kind, home, cluster, database) == ROWS
     prove("speculation: a slow task has a second copy", "", "every row once in Delta, files and PostgreSQL")
+
+
+MESSAGES = '{{{{type: kafka, bootstrap: "{bootstrap}", topic: {topic}, key: id}}}}'
+MANY = range(400_000)
+"""Some seconds for the two tasks that send them, in several transactions."""
+
+
+class SentMessages:
+    """How many messages and ends of transactions a topic has, committed or not."""
+
+    def __init__(self, bootstrap: str, topic: str) -> None:
+        self.topic = topic
+        self.consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": uuid.uuid4().hex})
+        self.partitions = list(self.consumer.list_topics(topic, 20).topics[topic].partitions)
+
+    def count(self) -> int:
+        places = [TopicPartition(self.topic, partition) for partition in self.partitions]
+        return sum(self.consumer.get_watermark_offsets(place, timeout=20)[1] for place in places)
+
+
+@pytest.mark.faults
+def test_an_executor_that_is_killed_while_it_sends_doubles_no_message(
+    cluster: Cluster, project: Callable[..., Path], kafka: Broker, topic: Callable[..., str], prove: Prove
+) -> None:
+    """Its task is begun again, shuts the first one out, and goes on behind what that had committed."""
+    name = topic(partitions=2)
+    home = project(MESSAGES.format(bootstrap=kafka.bootstrap, topic=name), ids=MANY)
+    sent, driver = SentMessages(kafka.bootstrap, name), run_floodmark(cluster, home, "run")
+    wait_until(lambda: sent.count() > 1000, driver)
+    os.kill(cluster.executors()[0], signal.SIGKILL)
+    before = sent.count()
+    output, _ = driver.communicate(timeout=300)
+    assert driver.returncode == 0, output
+    assert before < len(MANY), "all was sent before the executor was killed"
+    assert ids_in_topic(kafka.bootstrap, name) == list(MANY)
+    prove("an executor is killed while it sends to Kafka", "nothing: Spark begins its task again", "every message once")
+
+
+def test_a_second_copy_of_a_task_that_sends_doubles_no_message(
+    cluster: Cluster, project: Callable[..., Path], kafka: Broker, topic: Callable[..., str], prove: Prove
+) -> None:
+    """One of two tasks stands still; its copy shuts it out and goes on, and then the first one wakes up beside it."""
+    name = topic(partitions=2)
+    messages = MESSAGES.format(bootstrap=kafka.bootstrap, topic=name)
+    home = project(messages, ids=MANY, settings=SPECULATION)
+    sent, driver = SentMessages(kafka.bootstrap, name), run_floodmark(cluster, home, "run")
+    wait_until(lambda: sent.count() > 1000, driver)
+    stopped = cluster.python_of(cluster.executors()[0])
+    for pid in stopped:
+        os.kill(pid, signal.SIGSTOP)
+    wait_until(lambda: stands_still(sent, seconds=3), driver)
+    before = sent.count()
+    wait_until(lambda: sent.count() > before, driver)  # by the copy
+    for pid in stopped:
+        os.kill(pid, signal.SIGCONT)
+    output, _ = driver.communicate(timeout=300)
+    assert driver.returncode == 0, output
+    assert ids_in_topic(kafka.bootstrap, name) == list(MANY)
+    prove("speculation: a task that sends to Kafka has a second copy", "", "every message once")
+
+
+def stands_still(sent: SentMessages, seconds: float) -> bool:
+    before = sent.count()
+    time.sleep(seconds)
+    return sent.count() == before
 
 
 @pytest.mark.parametrize(

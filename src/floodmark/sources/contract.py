@@ -48,6 +48,7 @@ class Reading:
     `position` orders rows as the source did; it is None where the source has no order.
     `dead` is a frame of (file string, line long, text string, reason string), asked for only if a row was bad; a source
     that can read a bad record again (see Saving) adds `record`, a struct of all that it takes.
+    `unplaced` gives the same rows for less, where nobody asks for their place: `position`, or Spark's `_metadata`.
     """
 
     rows: DataFrame
@@ -55,6 +56,7 @@ class Reading:
     hidden: tuple[str, ...] = ()
     position: Column | None = None
     dead: Callable[[], DataFrame] | None = None
+    unplaced: Callable[[], DataFrame] | None = None
 
 
 @dataclass(frozen=True)

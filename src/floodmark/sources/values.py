@@ -131,6 +131,17 @@ def is_no_object(text: Column, parsed: Column) -> Column:
     return text.isNotNull() & ~F.coalesce(is_one, F.lit(False))
 
 
+def is_surely_whole(text: Column) -> Column:
+    """Whether nothing can follow an object that begins the text, as seen without parsing it; no is a perhaps.
+
+    An object ends with a brace, and the first closing one is the last character.
+    """
+    from pyspark.sql import functions as F
+
+    before = F.substring_index(text, "}", 1)  # of the whole text, where it has none
+    return text.startswith("{") & (F.octet_length(before) + 1 == F.octet_length(text)) & F.is_valid_utf8(text)
+
+
 def readable_text(text: Column) -> Column:
     """The text as it can be kept and shown; bytes that are no UTF-8 in a form from which they can be brought back."""
     from pyspark.sql import functions as F

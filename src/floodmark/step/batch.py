@@ -216,14 +216,19 @@ def judges_what_is_read(work: Work, readings: Mapping[str, Reading]) -> bool:
 def in_range(reading: Reading, source: str, intent: Intent) -> Reading:
     """The rows of a span that the batch is about: a backfill may end before a value where the span ends with it."""
     condition = intent.extras.outside.conditions.get(source) if intent.extras.outside else None
-    return replace(reading, rows=reading.rows.where(condition)) if condition else reading
+    return replace(reading, rows=reading.rows.where(condition), unplaced=None) if condition else reading
 
 
 def with_position(work: Work, reading: Reading) -> DataFrame:
     """Rows with their place in the source, where a sink has to choose between two of one key."""
-    if reading.position is None or not work.needs_position():
-        return reading.rows
-    return reading.rows.withColumn(POSITION, reading.position)
+    if work.needs_position():
+        return reading.rows if reading.position is None else reading.rows.withColumn(POSITION, reading.position)
+    return reading.unplaced() if reading.unplaced and asks_for_no_place(work.transform) else reading.rows
+
+
+def asks_for_no_place(transform: Transform) -> bool:
+    """Whether the transform does not see the column in which Spark tells the file of a row, as a function does."""
+    return isinstance(transform, (Identity, Sql))
 
 
 def without_malformed(reading: Reading, rows: DataFrame) -> DataFrame:
