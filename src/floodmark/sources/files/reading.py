@@ -53,6 +53,7 @@ READABLE_PART_CHARACTERS = 200
 BYTES_PER_TASK = 32 * 2**20
 MANY_BYTES = 4 * 2**20
 NO_JSON = "!"
+PARSING = {"mode": "PERMISSIVE", "columnNameOfCorruptRecord": CORRUPT}
 
 SPARK_FORMATS: Mapping[str, str] = {"json": "json", "jsonl": "json", "csv": "csv", "parquet": "parquet"}
 DEFAULTS: Mapping[str, Mapping[str, str]] = {
@@ -156,8 +157,8 @@ class FileReading:
     def _unplaced_lines(self) -> DataFrame:
         """The same rows by Spark's reader of JSON texts, which parses one in half the time that its function takes.
 
-        The reader sees nothing behind an object, and knows of a text nothing but its object. So a text of which
-        that is not plain to see goes through the function too, without its columns; CORRUPT has no text here.
+        The reader sees nothing behind an object. So a text that may have something there goes through the function too,
+        without its columns; CORRUPT has no text here.
         """
         from pyspark.sql import functions as F
         from pyspark.sql.types import StructType
@@ -166,9 +167,9 @@ class FileReading:
         lines = self._load(self.spark.read.format("text").options(**{**self.all_options, **ALWAYS}))
         is_blank = F.ltrim(text, F.lit(WHITESPACE)) == ""  # no record for the reader either
         is_object = ~is_no_object(text, Json(StructType()).parse(text, self.options)) & F.is_valid_utf8(text)
-        judged = F.when(is_surely_whole(text) | is_blank | is_object, text).otherwise(F.lit(NO_JSON))
-        parsing = {"mode": "PERMISSIVE", "columnNameOfCorruptRecord": CORRUPT}
-        reader = self.spark.read.schema(self._with_corrupt()).options(**{**self.options, **parsing})
+        # One after the other: of conditions that are joined by OR, Spark would work out the costly part for every text.
+        judged = F.when(is_surely_whole(text), text).when(is_blank, text).when(is_object, text).otherwise(NO_JSON)
+        reader = self.spark.read.schema(self._with_corrupt()).options(**{**self.options, **PARSING})
         return reader.json(lines.select(judged.alias(TEXT)))
 
     def is_worth_less_parsing(self) -> bool:
@@ -239,8 +240,7 @@ class FileReading:
 
     @property
     def _reader(self) -> DataFrameReader:
-        parsing = {"mode": "PERMISSIVE", "columnNameOfCorruptRecord": CORRUPT}
-        options = {**self.all_options, **ALWAYS, **(parsing if self.format != "parquet" else {})}
+        options = {**self.all_options, **ALWAYS, **(PARSING if self.format != "parquet" else {})}
         return self.spark.read.format(SPARK_FORMATS[self.format]).options(**options)
 
     def _load(self, reader: DataFrameReader) -> DataFrame:
