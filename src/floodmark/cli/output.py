@@ -74,7 +74,7 @@ Select = Annotated[
 ]
 Exclude = Annotated[
     list[str] | None,
-    typer.Option(metavar="JOB", help="Leave these out, in the same words.", autocompletion=complete_jobs),
+    typer.Option(metavar="JOB", help="Leave these jobs out; selectors as for --select.", autocompletion=complete_jobs),
 ]
 OneJob = Annotated[
     str | None,

@@ -124,7 +124,7 @@ class KafkaStream(Stream):
 
     @property
     def state(self) -> StateFolder:
-        """Where it keeps what belongs to its marks; the driver and all executors have to share that folder."""
+        """Where the driver keeps what belongs to its marks; executors that share the folder write outcomes there too."""
         return StateFolder(Path(self._state).absolute() if self._state else state_folder(self.store, self.group))
 
     def use(
