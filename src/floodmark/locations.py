@@ -202,3 +202,12 @@ def _defined(node: ast.AST) -> set[str]:
         return {alias.asname or alias.name.split(".")[0] for alias in node.names}
     own = {node.id} if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store) else set()
     return own.union(*(_defined(inner) for inner in ast.iter_child_nodes(node)))
+
+
+def spark_path(path: str) -> str:
+    """The path for Spark's reader, which would otherwise take `[1]` for a pattern and `/in` for a path on HDFS."""
+    literal = literal_path(path)
+    if not is_url(path):
+        return f"file://{literal}"
+    scheme, _, rest = literal.partition(":")
+    return f"{SPARK_SCHEMES.get(scheme, scheme)}:{rest}"

@@ -319,6 +319,7 @@ class Sides:
         """Rows as the transform makes them; nothing here keeps a filter on keys from the database."""
         work = self.step.work
         reading = work.sources[0].read(self.step.session(), span)
+        reading = reading.placed() if reading.placed else reading
         rows = reading.rows.where(condition) if condition else reading.rows
         placed = rows.withColumn(POSITION, reading.position) if reading.position is not None else rows
         frames, now = {work.sources[0].name: without_malformed(reading, placed)}, datetime.now(timezone.utc)

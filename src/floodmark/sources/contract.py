@@ -48,7 +48,8 @@ class Reading:
     `position` orders rows as the source did; it is None where the source has no order.
     `dead` is a frame of (file string, line long, text string, reason string), asked for only if a row was bad; a source
     that can read a bad record again (see Saving) adds `record`, a struct of all that it takes.
-    `unplaced` gives the same rows for less, where nobody asks for their place: `position`, or Spark's `_metadata`.
+    `placed` gives the same reading with `position`, and with Spark's column `_metadata` where it is one of files; a
+    source has it if rows without their place cost less.
     """
 
     rows: DataFrame
@@ -56,7 +57,7 @@ class Reading:
     hidden: tuple[str, ...] = ()
     position: Column | None = None
     dead: Callable[[], DataFrame] | None = None
-    unplaced: Callable[[], DataFrame] | None = None
+    placed: Callable[[], Reading] | None = None
 
 
 @dataclass(frozen=True)

@@ -216,14 +216,17 @@ def judges_what_is_read(work: Work, readings: Mapping[str, Reading]) -> bool:
 def in_range(reading: Reading, source: str, intent: Intent) -> Reading:
     """The rows of a span that the batch is about: a backfill may end before a value where the span ends with it."""
     condition = intent.extras.outside.conditions.get(source) if intent.extras.outside else None
-    return replace(reading, rows=reading.rows.where(condition), unplaced=None) if condition else reading
+    whole = reading.placed() if reading.placed and condition else reading
+    return replace(whole, rows=whole.rows.where(condition)) if condition else reading
 
 
 def with_position(work: Work, reading: Reading) -> DataFrame:
     """Rows with their place in the source, where a sink has to choose between two of one key."""
-    if work.needs_position():
-        return reading.rows if reading.position is None else reading.rows.withColumn(POSITION, reading.position)
-    return reading.unplaced() if reading.unplaced and asks_for_no_place(work.transform) else reading.rows
+    is_asked = work.needs_position()
+    placed = reading.placed() if reading.placed and (is_asked or not asks_for_no_place(work.transform)) else reading
+    return (
+        placed.rows.withColumn(POSITION, placed.position) if is_asked and placed.position is not None else placed.rows
+    )
 
 
 def asks_for_no_place(transform: Transform) -> bool:

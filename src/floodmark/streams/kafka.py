@@ -124,7 +124,7 @@ class KafkaStream(Stream):
 
     @property
     def state(self) -> StateFolder:
-        """Where the driver keeps what belongs to its marks; executors that share the folder write outcomes there too."""
+        """Where the driver keeps what belongs to its marks; executors that share the folder note outcomes there."""
         return StateFolder(Path(self._state).absolute() if self._state else state_folder(self.store, self.group))
 
     def use(

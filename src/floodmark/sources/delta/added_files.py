@@ -14,10 +14,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 from urllib.parse import unquote
 
-from floodmark.locations import is_url, local_path, quote
+from floodmark.locations import is_url, local_path, quote, spark_path
 from floodmark.probes.delta import DeltaProbe
 from floodmark.probes.delta.commits import AddedFile
-from floodmark.sources.files.reading import spark_path
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession

@@ -123,7 +123,7 @@ class Files(Immutable):
 
     def explain(self, error: Exception, spark: SparkSession, span: Span) -> SourceUnreadable | None:
         """The malformed record that a failed write met, with its file and line, or the file that Spark does not see."""
-        from floodmark.sources.files.reading import first_malformed, first_unseen
+        from floodmark.sources.files.malformed import first_malformed, first_unseen
 
         files, source = self._reading(spark, files_of(span)), self.fingerprint(lambda: spark)
         return first_malformed(error, files, source=source) or first_unseen(error, files, source=source)

@@ -9,17 +9,15 @@ Its CSV reader puts U+FFFD in the place of bytes that are no UTF-8. So a record 
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property, reduce
 from operator import or_
 from typing import TYPE_CHECKING, Literal
-from urllib.parse import unquote
 
-from floodmark.errors import RecordMalformed, SourceUnreadable
-from floodmark.locations import SPARK_SCHEMES, is_url, literal_path, local_path, quote
+from floodmark.locations import quote, spark_path
 from floodmark.sources.contract import LETTER, Reading
+from floodmark.sources.files.malformed import malformed_records, with_lines
 from floodmark.sources.values import (
     CORRUPT,
     KEY,
@@ -34,9 +32,9 @@ from floodmark.sources.values import (
     objects_in,
     readable_text,
 )
-from floodmark.spark.faults import fault_in, raise_in_plan
+from floodmark.spark.faults import raise_in_plan
 from floodmark.spark.gateway import is_connect
-from floodmark.spark.session import runs_here, tasks_for
+from floodmark.spark.session import tasks_for
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, DataFrameReader, SparkSession
@@ -68,14 +66,6 @@ ALWAYS: Mapping[str, str] = {
     "ignoreMissingFiles": "false",
     "ignoreCorruptFiles": "false",
 }
-CSV_HEADER = re.compile(
-    r"(?:CSV header does not conform to the schema|Number of column in CSV header).*?"
-    r"Header(?: length)?: (?P<header>[^\n]*)\n.*?CSV file: (?P<file>[^\n]*)",
-    re.DOTALL,
-)
-"""What Spark says of a header that it did not expect."""
-NOT_THERE = re.compile(r"PATH_NOT_FOUND|FILE_NOT_EXIST|FileNotFoundException")
-"""What it says of a file that the driver, or a task, did not find."""
 
 
 @dataclass(frozen=True)
@@ -94,12 +84,20 @@ class FileReading:
 
     def reading(self, malformed: Malformed) -> Reading:
         """The rows; malformed records make them fail, or are told apart by the reading's `reason`."""
-        if self.format != "parquet" and malformed == "dead_letter":
-            unplaced = self._unplaced_lines if self.is_worth_less_parsing() else None
-            return Reading(self.rows, self.reason(), self.hidden, self._position(self.rows), self.dead, unplaced)
-        rows = self.rows if self.format == "parquet" else self._failing(self.rows)
-        unplaced = (lambda: self._failing(self._unplaced_lines())) if self.is_worth_less_parsing() else None
-        return Reading(rows, position=self._position(rows), unplaced=unplaced)
+        if self.is_worth_less_parsing():
+            return replace(self._judged(self._unplaced_lines(), malformed), placed=lambda: self._placed(malformed))
+        return self._placed(malformed)
+
+    def _placed(self, malformed: Malformed) -> Reading:
+        judged = self._judged(self.rows, malformed)
+        return replace(judged, position=self._position(judged.rows))
+
+    def _judged(self, rows: DataFrame, malformed: Malformed) -> Reading:
+        if self.format == "parquet":
+            return Reading(rows)
+        if malformed == "fail":
+            return Reading(self._failing(rows))
+        return Reading(rows, self.reason(rows), self.hidden, dead=self.dead)
 
     @cached_property
     def rows(self) -> DataFrame:
@@ -196,7 +194,7 @@ class FileReading:
 
         # A filter that is not deterministic stays below the user's: theirs could drop a malformed record unseen.
         barrier = F.spark_partition_id() >= 0
-        fine = F.when(F.col(CORRUPT).isNotNull(), raise_in_plan("malformed", self._readable_part())).isNull()
+        fine = F.when(F.col(CORRUPT).isNotNull(), raise_in_plan("malformed", self._readable_part(rows))).isNull()
         return rows.where(barrier & fine).drop(*self.hidden)
 
     @property
@@ -204,11 +202,11 @@ class FileReading:
         """Columns that are ours and not the user's."""
         return (CORRUPT, FILLER)
 
-    def reason(self) -> Column:
-        """Why a record is malformed; null for the others."""
+    def reason(self, rows: DataFrame) -> Column:
+        """Why a record of these is malformed; null for the others."""
         from pyspark.sql import functions as F
 
-        return F.when(F.col(CORRUPT).isNotNull(), self._readable_part())
+        return F.when(F.col(CORRUPT).isNotNull(), self._readable_part(rows))
 
     def dead(self) -> DataFrame:
         """The malformed records as (file, line, text, reason), one for each line, or file, that holds one.
@@ -217,7 +215,7 @@ class FileReading:
         """
         from pyspark.sql import functions as F
 
-        bad = _malformed_records(self)
+        bad = malformed_records(self)
         if not self.has_lines:
             text = readable_text(F.col("text")).alias("text")
             return bad.select("file", F.lit(None).cast("long").alias("line"), text, "reason")
@@ -275,118 +273,13 @@ class FileReading:
         places = [file[name].alias(name) for name in ("file_modification_time", *path, "file_block_start")]
         return F.struct(*places, F.monotonically_increasing_id().alias("row"))
 
-    def _readable_part(self) -> Column:
+    def _readable_part(self, rows: DataFrame) -> Column:
         """What could be read of the record. It names every column, or Spark would leave some out and not judge them."""
         from pyspark.sql import functions as F
 
-        columns = [F.col(quote(name)) for name in self.rows.columns if name != CORRUPT]
+        columns = [F.col(quote(name)) for name in rows.columns if name != CORRUPT]
         readable = F.substring(F.to_json(F.struct(*columns)), 1, READABLE_PART_CHARACTERS)
         return F.concat(F.lit(f"not a {self.format} record of this schema; readable part: "), readable)
-
-
-def _malformed_records(files: FileReading) -> DataFrame:
-    from pyspark.sql import functions as F
-
-    rows = files.rows
-    path = rows.metadataColumn("_metadata")["file_path"]
-    bad = rows.where(files.reason().isNotNull())
-    return bad.select(
-        path.alias("at"),
-        _plain_path(path).alias("file"),
-        F.col(CORRUPT).alias("text"),
-        files.reason().alias("reason"),
-    ).dropDuplicates(["at", "text"])
-
-
-def _plain_path(path: Column) -> Column:
-    """Spark's file URI as the path that people wrote."""
-    from pyspark.sql import functions as F
-
-    decoded = F.url_decode(F.replace(path, F.lit("+"), F.lit("%2B")))
-    return F.regexp_replace(decoded, "^file:/+", "/")
-
-
-def spark_path(path: str) -> str:
-    """The path for Spark's reader, which would otherwise take `[1]` for a pattern and `/in` for a path on HDFS."""
-    literal = literal_path(path)
-    if not is_url(path):
-        return f"file://{literal}"
-    scheme, _, rest = literal.partition(":")
-    return f"{SPARK_SCHEMES.get(scheme, scheme)}:{rest}"
-
-
-def with_lines(files: FileReading, bad: DataFrame) -> DataFrame:
-    """`bad` with the line of each record; a text that stands on several lines of a file is malformed on all of them.
-
-    The texts are joined, never collected: a file may hold more malformed lines than fit into the driver.
-    """
-    affected = [row.file for row in bad.select("file").distinct().collect()]
-    if not affected:
-        return bad.selectExpr("file", "cast(null as long) as line", "text", "reason")
-    lines = _numbered_lines(files, affected)
-    data = lines.where("line > 1") if files.is_on("header") else lines
-    found = data.join(bad.select("at", "text"), ["at", "text"], "left_semi")
-    return bad.join(found, ["at", "text"], "left").select("file", "line", "text", "reason")
-
-
-def _numbered_lines(files: FileReading, paths: list[str]) -> DataFrame:
-    """Every line of the files as (at, text, line).
-
-    Spark cuts large files into blocks that different tasks read; within a block the ids of a task are consecutive, so a
-    line's number is its place within its block and the lines of all blocks before.
-    """
-    from pyspark.sql import Window
-    from pyspark.sql import functions as F
-
-    lines = _text_lines(files, paths)
-    blocks = lines.groupBy("at", "block").agg(F.count(F.lit(1)).alias("lines"), F.min("id").alias("first_id"))
-    earlier = Window.partitionBy("at").orderBy("block").rowsBetween(Window.unboundedPreceding, -1)
-    starts = blocks.select(
-        "at", "block", "first_id", F.coalesce(F.sum("lines").over(earlier), F.lit(0)).alias("before")
-    )
-    line = F.col("before") + F.col("id") - F.col("first_id") + 1
-    return lines.join(F.broadcast(starts), ["at", "block"]).select("at", "text", line.alias("line"))
-
-
-def _text_lines(files: FileReading, paths: list[str]) -> DataFrame:
-    from pyspark.sql import functions as F
-
-    separator = {name: value for name, value in files.options.items() if name.lower() == "linesep"}
-    text = files.spark.read.options(**separator, recursiveFileLookup="true").format("text")
-    rows = text.load([spark_path(path) for path in paths])
-    file = rows.metadataColumn("_metadata")
-    return rows.select(
-        file["file_path"].alias("at"),
-        file["file_block_start"].alias("block"),
-        F.monotonically_increasing_id().alias("id"),
-        F.col("value").alias("text"),
-    )
-
-
-def first_malformed(error: Exception, files: FileReading, *, source: str) -> RecordMalformed | None:
-    """The first malformed record of these files, if that is what the error is about."""
-    text = str(error)
-    header = CSV_HEADER.search(text)
-    if header:
-        file = unquote(header["file"]).removeprefix("file://")
-        return RecordMalformed(source, file=file, line=1, text=header["header"].strip())
-    if fault_in(error, "malformed") is None:
-        return None
-    first = files.dead().orderBy("file", "line").limit(1).collect()
-    return RecordMalformed(source, file=first[0].file, line=first[0].line, text=first[0].text) if first else None
-
-
-def first_unseen(error: Exception, files: FileReading, *, source: str) -> SourceUnreadable | None:
-    """The first of these files that is on this machine, and not where Spark runs, if the error is about that."""
-    text = str(error)
-    if not NOT_THERE.search(text) or runs_here(files.spark):
-        return None
-    here = [place for path in files.paths if (place := local_path(path)) and place.is_file() and place.name in text]
-    if not here:
-        return None
-    reason = f"Spark runs on a machine that does not see {here[0]}, a file of this one. Nothing was written"
-    hint = "put the files on a disk that this machine and all of Spark's share, or into an object store"
-    return SourceUnreadable(source, reason=reason, hint=hint)
 
 
 def saved_lines(saved: DataFrame, schema: str | StructType, options: Mapping[str, str]) -> Reading:
