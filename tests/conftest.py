@@ -98,7 +98,7 @@ def loggers_of_a_fresh_interpreter() -> Iterator[None]:
 @pytest.fixture(scope="session")
 def spark(request: pytest.FixtureRequest) -> Iterator[SparkSession]:
     """The suite's session: small, local, started by the first test that asks for it."""
-    settings = {"spark.master": "local[2]", "spark.driver.memory": "2g", "spark.jars.packages": DRIVERS, **FORGETFUL}
+    settings = {"spark.master": "local[2]", "spark.driver.memory": "3g", "spark.jars.packages": DRIVERS, **FORGETFUL}
     is_crash = any(item.get_closest_marker("crash") for item in request.session.items)
     session = spark_session(settings if is_crash else settings | INTERPRETED, app_name="floodmark-tests")
     yield session

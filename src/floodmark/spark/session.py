@@ -319,6 +319,7 @@ def _local(master: str, java_options: Sequence[str]) -> dict[str, str]:
         "spark.sql.shuffleExchange.maxThreadThreshold": MOST_STAGES,
         "spark.sql.resultQueryStage.maxThreadThreshold": MOST_STAGES,
         "spark.sql.ui.retainedExecutions": "50",  # a loop would keep the plans of a thousand, for a page that is off
+        "spark.ui.retainedTasks": "10000",  # and what a hundred thousand tasks did
         # Figures that nobody reads, counted anew at every commit.
         "spark.databricks.delta.fileSizeHistogramMetrics.enabled": "false",
         "spark.databricks.delta.checksumDeletedRecordCountsHistogramMetrics.enabled": "false",
