@@ -104,6 +104,8 @@ SPECULATION = """\
   speculation.minTaskRuntime: 500ms
 """
 """A copy of every task that takes longer than others, as soon as may be."""
+LATE_SPECULATION = SPECULATION.replace("500ms", "45s")
+"""A copy only of a task that takes far longer than it needs."""
 SMALL_CHUNKS = '  sql.execution.arrow.maxRecordsPerBatch: "20"\n'
 """So that a task has written rows when it comes to the one where it waits."""
 DELTA = '{{type: delta, path: "{shared}/lake"}}'
@@ -242,7 +244,7 @@ def test_a_second_copy_of_a_task_that_sends_doubles_no_message(
     """One of two tasks stands still; its copy shuts it out and goes on, and then the first one wakes up beside it."""
     name = topic(partitions=2)
     messages = MESSAGES.format(bootstrap=kafka.bootstrap, topic=name)
-    home = project(messages, ids=MANY, settings=SPECULATION)
+    home = project(messages, ids=MANY, settings=LATE_SPECULATION)
     sent, driver = SentMessages(kafka.bootstrap, name), run_floodmark(cluster, home, "run")
     wait_until(lambda: sent.count() > 1000, driver)
     stopped = cluster.python_of(cluster.executors()[0])
