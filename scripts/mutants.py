@@ -46,6 +46,8 @@ STEP = (
     "tests/step/test_shared_sinks.py",
     "tests/step/test_aside.py",
     "tests/step/test_numbers.py",
+    "tests/step/test_run_errors.py",
+    "tests/step/test_listeners.py",
     ACTS,
 )
 TESTS: dict[str, tuple[str, ...]] = {

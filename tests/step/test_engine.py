@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import logging
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timezone
-from typing import TYPE_CHECKING
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any, cast
 
 import pytest
 
 from floodmark import stores
 from floodmark.errors import LeaseLost
-from floodmark.step.engine import Clock, Engine, OpenBatch
-from floodmark.stores.lease import HeldLease, hold
+from floodmark.step.engine import Clock, Engine, OpenBatch, session_under
+from floodmark.stores.lease import HeldLease, hold, this_process
 from floodmark.stores.record import Intent, JobRecord, Receipt
+from floodmark.stores.run_logs import RunLogs
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -154,3 +157,71 @@ def test_a_run_that_lost_its_lease_does_not_decide_about_an_open_batch(
     with pytest.raises(LeaseLost):
         engine.run()
     assert engine.calls == []
+
+
+def test_every_part_of_a_run_is_timed(store: MarkStore) -> None:
+    """A person who wants to know where the time went finds it under these names."""
+    engine, clock = NotingEngine(store, no_session, [Rows(3)]), Clock()
+    engine.run_timed(clock)
+    assert list(clock.seconds) == ["look", "plan", "intent"]
+
+
+def test_a_mark_is_shown_once_and_again_when_it_has_moved(store: MarkStore, caplog: pytest.LogCaptureFixture) -> None:
+    """A loop that finds nothing would else fill its log with the same line."""
+    engine = NotingEngine(store, no_session, [Rows(0), Rows(0), Rows(1), Rows(0)])
+    levels = []
+    for _ in range(4):
+        with caplog.at_level(logging.DEBUG):
+            engine.run()
+        levels.append([each.levelname for each in caplog.records if "using the mark" in each.getMessage()])
+        caplog.clear()
+    assert levels == [["INFO"], ["DEBUG"], ["DEBUG"], ["INFO"]]
+
+
+def test_a_run_that_writes_keeps_its_log_and_one_that_only_looked_does_not(store: MarkStore) -> None:
+    """Under the id of its clock, from its first line on."""
+    looked, wrote = Clock(), Clock()
+    logs = RunLogs.of(store)
+    assert logs is not None
+    NotingEngine(store, no_session, [Rows(0)]).run_timed(looked)
+    engine = NotingEngine(store, no_session, [Rows(1), Rows(1)])
+    engine.run_timed(wrote)
+    engine.run()
+    assert logs.lines("orders", looked.run) is None
+    assert logs.lines("orders", wrote.run), "not kept by a batch of its own"
+    _, last = logs.find("last", "orders")
+    lines = logs.lines("orders", last) or []
+    assert last != wrote.run
+    assert [line["event"] for line in lines][:2] == ["the log begins", "using the mark"]
+
+
+def left_by_a_dead_client(store: MarkStore) -> None:
+    """The lease of a process that is gone, with a session of a server that may still work for it."""
+    dead = replace(this_process(), started="1", remote=("sc://elsewhere:15002/;session_id=1",))
+    store.take_lease("orders", dead, over=None)
+
+
+def test_work_that_a_dead_client_left_on_a_server_is_ended_before_a_session_is_used(
+    store: MarkStore, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Once: after that the lease does not speak of it any more. Here it cannot be reached, which is said."""
+    local = cast("Any", SimpleNamespace(sparkContext=SimpleNamespace(_gateway=SimpleNamespace(proc=None))))
+    left_by_a_dead_client(store)
+    with hold(store, "orders") as lease:
+        use = session_under(lease, lambda: local)
+        assert (use(), use()) == (local, local)
+        stored = store.lease("orders")
+        assert stored is not None
+        assert (lease.left_over, stored.owner.remote) == ((), ())
+    assert caplog.text.count("worked on another server") == 1
+
+
+def test_a_lease_knows_the_session_of_a_server_before_it_is_used(store: MarkStore) -> None:
+    """Whoever comes after a kill has to find it."""
+    remote_type = type("RemoteDouble", (SimpleNamespace,), {"__module__": "pyspark.sql.connect.session"})
+    client = SimpleNamespace(_user_id="ann", _session_id="7", host="spark.example:15002", _builder=None)
+    with hold(store, "orders") as lease:
+        session_under(lease, lambda: cast("Any", remote_type(client=client)))()
+        stored = store.lease("orders")
+    assert stored is not None
+    assert stored.owner.remote == ("sc://spark.example:15002/;user_id=ann;session_id=7",)

@@ -277,3 +277,30 @@ def test_a_look_of_before_the_lease_is_not_used_if_the_record_changed(store: Mar
     with hold(store, "numbers") as lease:
         receipt = slow.run_held(record, look, lease, Clock())
     assert (receipt.status, lake.rows) == ("nothing_new", [1])
+
+
+def test_a_sink_that_was_just_fenced_is_asked_again_before_the_next_batch_is_planned(store: MarkStore) -> None:
+    """Somebody may have written to it between the first answer and the fence."""
+    lake, copy = LedgerSink("lake"), LedgerSink("copy")
+    step_of(store, [1], lake).run()
+    copy.before_fence = lambda: copy.ledger.update({COPY: Recorded(5, "another's")})
+    with pytest.raises(SinkAhead):
+        step_of(store, [1, 2], lake, copy).run()
+    assert (lake.rows, copy.calls) == ([1], ["fence 1"])
+
+
+class AtOnceSink(LedgerSink):
+    """Takes every batch in one transaction, if it is asked to."""
+
+    def freeze_at_once(self, session: object, size: object) -> dict[str, Any]:
+        return {"at_once": True}
+
+
+def test_only_a_sink_that_is_alone_takes_a_batch_at_once(store: MarkStore) -> None:
+    """Beside another one it may have to take the same rows at a second attempt, which then have to be kept."""
+    lake, copy = AtOnceSink("lake"), AtOnceSink("copy")
+    frozen = []
+    for sinks in ((lake,), (lake, copy)):
+        step = step_of(store, [1], *sinks)
+        frozen.append(step.plan(step.read(), step.look(step.read())).intent.extras.frozen_options)
+    assert frozen == [{"lake": {"at_once": True}}, {}]

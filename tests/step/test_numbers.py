@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql import DataFrame, SparkSession
 
-    from floodmark.sources.contract import Source
+    from floodmark.sources.contract import Session, Source
     from floodmark.stores.contract import MarkStore
     from floodmark.stores.record import Intent, Receipt
 
@@ -129,6 +129,21 @@ def test_an_observation_that_counted_tasks_twice_fails_no_batch(store: MarkStore
     lake = CountingSink("lake")
     receipt = step_into(store, lake, observed=8).run()
     assert (receipt.status, lake.rows) == ("done", [1, 2, 3, 4])
+
+
+class SecludedSink(CountingSink):
+    """Writes in a session of its own, where nothing is observed."""
+
+    def is_secluded(self, batch: Batch, session: Session) -> bool:
+        return True
+
+
+def test_what_was_observed_beside_a_sink_with_a_session_of_its_own_says_nothing(store: MarkStore) -> None:
+    """Its rows are counted by themselves."""
+    changing = Function(lambda f: f)
+    secluded = step_into(store, SecludedSink("lake"), observed=8, transform=changing).run()
+    observed = step_into(MemoryMarkStore(), CountingSink("lake"), observed=8, transform=changing).run()
+    assert (secluded.rows_read, observed.rows_read) == (4, 8)
 
 
 def test_a_loss_that_an_observation_hides_is_found_by_the_spool(store: MarkStore) -> None:

@@ -80,7 +80,7 @@ def at_once_options(work: Work, outlook: Outlook, session: Session) -> dict[str,
 
 
 def open_intent(
-    work: Work, record: JobRecord, ledgers: Ledgers, request: RunRequest, session: Session, flaw: str | None
+    work: Work, intent: Intent, ledgers: Ledgers, request: RunRequest, session: Session, flaw: str | None
 ) -> Intent | None:
     """The open batch, if it is to be finished; None if it is to be dropped and planned again. `flaw` is its spool's.
 
@@ -88,9 +88,6 @@ def open_intent(
     BatchClosed where some have it and others were fenced against it, since nobody can write it there any more;
     SinkGone where it would be dropped and a sink that may have it is not in the job any more.
     """
-    intent = record.intent
-    if intent is None or request.drops_open_batch:
-        return None
     touched, closed = ledgers.sinks_touched_by(intent.number), ledgers.sinks_closed_to(intent.number)
     if closed and touched:
         raise BatchClosed(work.name, number=intent.number, closed=closed, confirmed=touched)

@@ -148,7 +148,7 @@ class Step(Engine[Outlook]):
         if record.intent is None or self.request.drops_open_batch:
             return None
         work, flaw = work_of(record.intent, self.work), spool_flaw(record.intent)
-        intent = open_intent(work, record, ledgers, self.request, self.session, flaw)
+        intent = open_intent(work, record.intent, ledgers, self.request, self.session, flaw)
         return next_attempt(self.work, intent, flaw) if intent else None
 
     def fence_batch(self, intent: Intent) -> Ledgers:
