@@ -1,6 +1,7 @@
 """Break the code in one place at a time and see whether a test notices: `make mutants`.
 
-Each mutant is one small change of one module, tried in a copy of `src` against the tests that are mapped to the module;
+Each mutant is one small change of one module, tried in a copy of `src` against the tests that are mapped to the module
+and come to the function that is changed (`scripts/reached.py` sees which), or start processes, in which nobody sees it;
 none of them needs Spark or a server. What was tried is kept in `.mutants/results.json`, so the work can be stopped and
 goes on where it was: a mutant of a function that did not change since is not tried again if a test noticed it, nor if
 the tests are the same; `--again` tries all of them. What no test noticed is listed at the end; `--write` puts the list
@@ -21,11 +22,14 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
+
+import reached
+from reached import ReachedFunctions
 
 ROOT = Path(__file__).resolve().parent.parent
 RESULTS = ROOT / ".mutants" / "results.json"
@@ -50,6 +54,11 @@ STEP = (
     "tests/step/test_listeners.py",
     ACTS,
 )
+PAGED = (
+    "tests/stores/test_pages.py",
+    *(f"tests/stores/test_paged.py::{name}" for name in ("TestMemory", "TestFile", "TestSqlite", "TestLayered")),
+    "tests/stores/test_layered.py",
+)
 TESTS: dict[str, tuple[str, ...]] = {
     "step/engine.py": ("tests/step/test_engine.py", "tests/step/test_verbs.py", "tests/step/test_fencing.py", MODEL),
     "step/run.py": (*STEP, MODEL),
@@ -60,7 +69,8 @@ TESTS: dict[str, tuple[str, ...]] = {
     "stores/memory.py": (DURABLE, "tests/stores/test_paged.py::TestMemory"),
     "stores/file.py": (DURABLE, "tests/stores/test_file.py", "tests/stores/test_paged.py::TestFile", FORMATS),
     "stores/sqlite.py": (DURABLE, "tests/stores/test_sqlite.py", "tests/stores/test_paged.py::TestSqlite", FORMATS),
-    "stores/paged.py": ("tests/stores/test_paged.py::TestMemory",),
+    "stores/paged.py": (*PAGED, "tests/stores/test_lease.py", FORMATS),
+    "stores/wire.py": (*PAGED, "tests/stores/test_record.py", FORMATS),
     "stores/extras.py": ("tests/stores/test_extras.py", "tests/stores/test_record.py"),
     "sinks/contract.py": ("tests/sinks/test_contract.py", MODEL),
 }
@@ -232,13 +242,13 @@ class Trial:
         ignore = shutil.ignore_patterns("__pycache__")
         shutil.copytree(ROOT / "src" / "floodmark", self.folder / "floodmark", ignore=ignore)
 
-    def outcome(self, mutant: Mutant, seconds: int) -> str:
+    def outcome(self, mutant: Mutant, tests: list[str], seconds: int) -> str:
         """noticed, unnoticed, or too slow (noticed, too): more CPU than was expected, however busy the machine is."""
         path = self.folder / "floodmark" / mutant.module
         before = path.read_text()
         self.put(path, mutant.text)
         try:
-            return "noticed" if self.fails(mutant.module, seconds) else "unnoticed"
+            return "noticed" if tests and self.fails(tests, seconds) else "unnoticed"
         except subprocess.TimeoutExpired:
             return "too slow"
         finally:
@@ -250,13 +260,14 @@ class Trial:
         for compiled in (self.compiled / path.parent.relative_to("/")).glob(f"{path.stem}.*.pyc"):
             compiled.unlink()
 
-    def fails(self, module: str, seconds: int) -> bool:
-        """Whether a mapped test fails; the copy is what they import. Who waits for ever is given up, too."""
-        tests = [test for test in TESTS[module] if test_file(test).exists()]
-        command = [sys.executable, "-m", "pytest", "-x", "-q", "-p", "no:cacheprovider", "-m", WITHOUT_SERVERS, *tests]
+    def fails(self, tests: list[str], seconds: int, settings: Mapping[str, str] | None = None) -> bool:
+        """Whether one of these tests fails; the copy is what they import. Who waits for ever is given up, too."""
+        options = ["-x", "-q", "-p", "no:cacheprovider", "-p", "reached", "-m", WITHOUT_SERVERS]
+        command = [sys.executable, "-m", "pytest", *options, *tests]
         quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
         inherited = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
-        environment = {**inherited, "PYTHONPATH": str(self.folder), "PYTHONPYCACHEPREFIX": str(self.compiled)}
+        compiled = {"PYTHONPATH": f"{self.folder}:{ROOT / 'scripts'}", "PYTHONPYCACHEPREFIX": str(self.compiled)}
+        environment = {**inherited, **compiled, **(settings or {})}
         limited = ["bash", "-c", f'ulimit -t {seconds}; exec "$@"', "limited", *command]
         done = subprocess.run(limited, cwd=ROOT, env=environment, timeout=PATIENCE * seconds, check=False, **quiet)  # type: ignore[call-overload]
         if -done.returncode in (signal.SIGXCPU, signal.SIGKILL):
@@ -312,12 +323,13 @@ def try_all(mutants: list[Mutant], book: Book, minutes: float, workers: int) -> 
     """Try what is not in the book, until the time is over."""
     deadline, places = time.monotonic() + 60 * minutes, [Trial() for _ in range(workers)]
     left = [mutant for mutant in mutants if not book.is_tried(mutant)]
-    limits = {module: time_limit(places[0], module) for module in dict.fromkeys(each.module for each in left)}
+    reach = {module: reach_of(places[0], module) for module in dict.fromkeys(each.module for each in left)}
 
     def work(trial: Trial) -> None:
         while left and time.monotonic() < deadline:
             mutant = left.pop(0)
-            outcome = trial.outcome(mutant, limits[mutant.module])
+            functions, seconds = reach[mutant.module]
+            outcome = trial.outcome(mutant, functions.tests_of(mutant.function), seconds)
             book.note(mutant, outcome)
             print(f"{outcome:10} {mutant.module}:{mutant.line} {mutant.function}: {mutant.change}", flush=True)
 
@@ -329,12 +341,14 @@ def try_all(mutants: list[Mutant], book: Book, minutes: float, workers: int) -> 
         print(f"{len(left)} mutants are left for the next time")
 
 
-def time_limit(trial: Trial, module: str) -> int:
-    """Three times as much CPU as the tests take, and a little; they have to pass as they are."""
-    before = cpu_seconds()
-    if trial.fails(module, 600):
-        sys.exit(f"the tests of {module} fail without any change: {', '.join(TESTS[module])}")
-    return int(10 + 3 * (cpu_seconds() - before))
+def reach_of(trial: Trial, module: str) -> tuple[ReachedFunctions, int]:
+    """Which tests come to which function, and three times the CPU that they take; they have to pass as they are."""
+    mapped = [test for test in TESTS[module] if test_file(test).exists()]
+    before, result = cpu_seconds(), trial.folder / "reached.json"
+    settings = {reached.MODULE: str(trial.folder / "floodmark" / module), reached.RESULT: str(result)}
+    if trial.fails(mapped, 900, settings):
+        sys.exit(f"the tests of {module} fail without any change: {', '.join(mapped)}")
+    return ReachedFunctions.read(result, ROOT), int(10 + 3 * (cpu_seconds() - before))
 
 
 def cpu_seconds() -> float:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -112,11 +114,25 @@ def test_a_byte_that_is_not_utf_8_is_named_with_file_and_line(tmp_path: Path) ->
         read_text(file, hint="save it")
 
 
-@pytest.mark.parametrize("place", ["/dev/zero", "/nowhere/at/all", "/", "a\0b"])
+@pytest.mark.parametrize("place", ["/nowhere/at/all", "/", "a\0b"])
 def test_what_is_no_file_of_text_is_refused(place: str) -> None:
-    """A device that never ends is read up to the bound, and no further."""
+    """Whatever the system says of it is in the message."""
     with pytest.raises(ConfigError, match="cannot be read"):
         read_text(Path(place), hint="name a file", largest=LARGEST_DOCUMENT)
+
+
+def test_what_never_ends_is_read_up_to_the_bound_and_no_further() -> None:
+    """A pipe that is always full stands for every device: what a machine has as /dev/zero may be a file."""
+    reading, writing = os.pipe()
+    endless = subprocess.Popen(["yes"], stdout=writing)
+    os.close(writing)
+    try:
+        with pytest.raises(ConfigError, match="larger than 1 MiB"):
+            read_text(Path(f"/dev/fd/{reading}"), hint="name a file", largest=LARGEST_DOCUMENT)
+    finally:
+        os.close(reading)
+        endless.kill()
+        endless.wait()
 
 
 def test_an_env_file_that_is_no_text_is_refused(tmp_path: Path) -> None:

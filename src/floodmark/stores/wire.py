@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Protocol
+from zlib import crc32
 
 from floodmark.errors import FloodmarkError, FormatTooNew, MarkUnreadable
 from floodmark.hwm import HWM, Growing, Itemised, Json
@@ -121,10 +122,11 @@ class Pages(Protocol):
 
 @dataclass(frozen=True)
 class Base:
-    """Where the rows of an itemised mark begin, and how many items they make."""
+    """Where the rows of an itemised mark begin, how many items they make, and the sum over all of them."""
 
     number: int
     count: int
+    checksum: int
 
 
 @dataclass(frozen=True)
@@ -134,6 +136,7 @@ class CachedMark:
     base: int
     number: int
     mark: HWM[Any]
+    checksum: int = 0
 
 
 @dataclass(frozen=True)
@@ -175,11 +178,19 @@ def encode(record: JobRecord, cached_marks: Mapping[str, CachedMark]) -> Encoded
         count = count_of(mark)
         if not count:
             continue
-        base, added = _growth(mark, cached_marks.get(source), record.number)
-        bases[source] = Base(base, count)
-        rows += [ItemRow(source, base, record.number, item, compact(value)) for item, value in added.items()]
-        now_cached[source] = CachedMark(base, record.number, mark)
+        old = cached_marks.get(source)
+        base, added = _growth(mark, old, record.number)
+        new = [(item, compact(value)) for item, value in added.items()]
+        checksum = _checksum(new, old.checksum if old and old.base == base else 0)
+        bases[source] = Base(base, count, checksum)
+        rows += [ItemRow(source, base, record.number, item, value) for item, value in new]
+        now_cached[source] = CachedMark(base, record.number, mark, checksum)
     return EncodedRecord(_head(record, bases), tuple(rows), bases, now_cached)
+
+
+def _checksum(rows: Iterable[tuple[str, str]], before: int) -> int:
+    """The sum over rows that are added to others: the same whatever order a backend gives them in."""
+    return (before + sum(crc32(f"{item}\0{value}".encode(errors="surrogatepass")) for item, value in rows)) % 2**64
 
 
 def items_of(mark: object) -> Mapping[str, Json]:
@@ -212,7 +223,10 @@ def _head(record: JobRecord, bases: Mapping[str, Base]) -> dict[str, Json]:
     intent, shared = _slim(record.intent, record.marks, bases)
     head = replace(record, marks=marks, intent=intent).serialize()
     if bases:
-        head[ITEMS] = {source: {"base": base.number, "count": base.count} for source, base in bases.items()}
+        head[ITEMS] = {
+            source: {"base": base.number, "count": base.count, "checksum": base.checksum}
+            for source, base in bases.items()
+        }
     if shared:
         head[AFTER_IS_MARK] = shared
     return head
@@ -259,15 +273,21 @@ def _load(
     page: Page, record: JobRecord, source: str, stored: Mapping[str, int], cached: CachedRecord | None
 ) -> CachedMark:
     base, bare = stored["base"], record.marks[source]
-    old = cached.marks.get(source) if cached else None
-    usable = old if old and old.base == base and old.number <= record.number else None
-    rows = dict(page.items(source, base, usable.number if usable else base - 1, record.number))
-    if usable and not rows and _bare(usable.mark).serialize() == bare.serialize():
-        return replace(usable, number=record.number)
-    items = {**(items_of(usable.mark) if usable else {}), **{item: json.loads(value) for item, value in rows.items()}}
+    nothing = CachedMark(base, base - 1, bare)
+    old = cached.marks.get(source) if cached and "checksum" in stored else None
+    for known in (old, nothing) if old and old.base == base and old.number <= record.number else (nothing,):
+        rows = list(page.items(source, base, known.number, record.number))
+        checksum = _checksum(rows, known.checksum)
+        if checksum == stored.get("checksum", checksum):  # else what is known is of another past, with the same numbers
+            break
+    if not rows and _bare(known.mark).serialize() == bare.serialize():
+        return replace(known, number=record.number)
+    items = {**items_of(known.mark), **{item: json.loads(value) for item, value in rows}}
     if len(items) != stored["count"]:
         raise ValueError(f"{len(items)} of {stored['count']} items of '{source}' are there")
-    return CachedMark(base, record.number, _with_items(bare, items))
+    if checksum != stored.get("checksum", checksum):
+        raise ValueError(f"the items of '{source}' are not those that were saved")
+    return CachedMark(base, record.number, _with_items(bare, items), checksum)
 
 
 def _with_items(bare: object, items: Mapping[str, Json]) -> HWM[Any]:
