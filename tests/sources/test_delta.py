@@ -207,7 +207,7 @@ def test_files_that_were_vacuumed_away_are_a_gap_too(spark: SparkSession, lake: 
         Path(uri).name for uri in DeltaTable(lake, version=0).file_uris()
     }
     (Path(lake) / gone).unlink()
-    with pytest.raises(Exception, match=r"NOT_EXIST|NotFound") as caught:
+    with pytest.raises(Exception, match=r"NOT_EXIST|NotFound|PATH_NOT_FOUND") as caught:
         source.read(spark, span).rows.write.format("noop").mode("overwrite").save()
     assert isinstance(source.explain(caught.value, spark, span), SourceGap)
 

@@ -25,9 +25,9 @@ from floodmark.sinks.delta import DeltaDates
 from floodmark.sinks.scd.arrival import CHANGE as SCD_CHANGE
 from floodmark.sinks.scd.arrival import RENAMED, SNAPSHOT_AT
 from floodmark.sinks.scd.events import INTERVAL
-from floodmark.sources.delta import CHANGE, TIME, VERSION
 from floodmark.sources.kafka.reading import COLUMNS, PREFIX
 from floodmark.sources.values import value_of
+from floodmark.spark.table_files import CHANGE, TIME, VERSION
 from floodmark.step.transform import Identity, Sql
 
 if TYPE_CHECKING:

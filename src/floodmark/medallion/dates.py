@@ -91,10 +91,11 @@ def extend_dates(spark: SparkSession, rows: DataFrame, path: str, column: str = 
     """
     from floodmark.locations import absolute
     from floodmark.probes.delta import DeltaProbe
+    from floodmark.spark.table_files import read_table
 
     days, location = dates_for(rows, column), absolute(path)
     if DeltaProbe(location).refresh():
-        present = spark.read.format("delta").load(location).select(DATE_SK)
+        present = read_table(spark, location).select(DATE_SK)
         days = days.join(present, [DATE_SK], "left_anti")
     missing = days.count()
     if missing:

@@ -16,9 +16,10 @@ from floodmark.sinks.contract import POSITION, Sink
 from floodmark.sinks.delta import Delta, members_table
 from floodmark.sinks.delta.merge import GONE
 from floodmark.sinks.scd.events import INTERVAL, IS_CURRENT, VALID_FROM, VALID_TO
-from floodmark.sources.delta import CHANGE, commit_order
 from floodmark.sources.delta import Delta as DeltaSource
+from floodmark.sources.delta import commit_order
 from floodmark.spark.faults import raise_in_plan
+from floodmark.spark.table_files import CHANGE
 from floodmark.step.repeatable import why_expression_volatile
 from floodmark.step.transform import short_hash
 

@@ -25,7 +25,8 @@ from floodmark.probes.delta import DeltaProbe
 from floodmark.sinks.delta import DeltaDates, with_dates
 from floodmark.sinks.scd.events import INTERVAL, VALID_FROM, VALID_TO, state_of
 from floodmark.sources.contract import Immutable, Reading, Request, Session, Sight
-from floodmark.sources.delta import CHANGE, TIME, VERSION, VersionPlanner
+from floodmark.sources.delta import VersionPlanner
+from floodmark.spark.table_files import CHANGE, TIME, VERSION, read_changes, read_table
 from floodmark.spark.tables import DeltaPlace
 from floodmark.step.transform import Transform, over_sources
 
@@ -116,8 +117,7 @@ class Pins:
 
     def read(self, table: Input, spark: SparkSession) -> DataFrame:
         """The table as it was at its version of the batch; of a dimension, its current members."""
-        reader = spark.read.format("delta").option("versionAsOf", str(self.versions[table.name]))
-        return current_members(reader.load(location_of(table, lambda: spark)))
+        return current_members(read_table(spark, location_of(table, lambda: spark), self.versions[table.name]))
 
 
 @dataclass(frozen=True)
@@ -172,7 +172,11 @@ class TouchedDates(Immutable):
     def _touched_dates(self, spark: SparkSession, span: Span, rows: DataFrame) -> DataFrame:
         """The dates that changed rows had or have, and those of rows whose partner moved."""
         changed: Mapping[str, Any] = span.detail["changed"]  # type: ignore[assignment]
-        feeds = {each.name: _feed(each, spark, changed[each.name]) for each in self.inputs if each.name in changed}
+        feeds = {
+            each.name: _feed(each, spark, changed[each.name], self._probe(each, lambda: spark))
+            for each in self.inputs
+            if each.name in changed
+        }
         moved = [each for each in self.lookups if each.name in feeds and each.when_moved == "restate"]
         dates = [dates_of_rows(feeds[self.rows.name], self.rows)] if self.rows.name in feeds else []
         dates += [dates_of_partners(feeds[each.name], each, self.rows, rows) for each in moved]
@@ -283,13 +287,11 @@ def signed_changes(feed: DataFrame, *own: Column) -> DataFrame:
     return feed.select(*own, state_of(feed.schema, _columns(feed)).alias("s"), sign.alias("n"))
 
 
-def _feed(table: Input, spark: SparkSession, versions: Mapping[str, Any]) -> DataFrame:
-    feed = spark.read.format("delta").option("readChangeFeed", "true")
-    bounds = {"startingVersion": str(versions["first"]), "endingVersion": str(versions["last"])}
+def _feed(table: Input, spark: SparkSession, versions: Mapping[str, Any], probe: DeltaProbe) -> DataFrame:
     location = location_of(table, lambda: spark)
-    changes = feed.options(**bounds).load(location)
+    changes = read_changes(spark, location, probe, versions["first"], versions["last"])
     # A member that is superseded is gone to those who look it up: only its image before that is left here.
-    keeps_superseded = SUCCESSOR in changes.columns and has_superseded(spark.read.format("delta").load(location))
+    keeps_superseded = SUCCESSOR in changes.columns and has_superseded(read_table(spark, location))
     return changes.where(f"{SUCCESSOR} IS NULL") if keeps_superseded else changes
 
 

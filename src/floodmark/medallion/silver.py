@@ -20,7 +20,8 @@ from floodmark.hwm import ColumnDateTimeHWM, Json, VersionHWM
 from floodmark.jobs.table_readers import is_same_table
 from floodmark.locations import quote
 from floodmark.sources.contract import Request
-from floodmark.sources.delta import CHANGE, TIME, VERSION, Delta
+from floodmark.sources.delta import Delta
+from floodmark.spark.table_files import CHANGE, TIME, VERSION
 from floodmark.spark.tables import DeltaPlace
 from floodmark.stores.hwm_access import is_of_a_job, with_mark_moved
 from floodmark.stores.lease import change_record

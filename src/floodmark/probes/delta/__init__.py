@@ -119,6 +119,10 @@ class DeltaProbe:
         schema = pa.schema(table.schema().to_arrow())
         return pa.table(table.scan(schema.names, predicate=predicate)).cast(schema)
 
+    def ask(self, question: Callable[[DeltaTable], T]) -> T:
+        """An answer from the table as the last look saw it."""
+        return question(self._handle())
+
     def commit(self, act: Callable[[DeltaTable], None]) -> None:
         """Let `act` commit on top of exactly what the last look saw; the probe knows the table as it is then."""
         act(self._handle())

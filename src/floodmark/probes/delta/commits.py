@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 from urllib.parse import unquote
 
@@ -161,17 +161,25 @@ class Commit:
 
 
 @dataclass(frozen=True)
-class AddedFile:
-    """A file that a commit added: its path below the table or its URI, as the log writes it, and its partition."""
+class RowFile:
+    """A file with rows of a table: its path below the table or its URI, as the log writes it, and its partition."""
 
     path: str
     partition: Mapping[str, str | None]
     version: int
-    timestamp_ms: int
+    """Of the commit that brought it."""
+    timestamp_ms: int = 0
+    size_bytes: int = 0
+    change: str | None = "insert"
+    """What the commit did to its rows; None where they say so themselves, each its own."""
 
     @property
     def name(self) -> str:
         return unquote(self.path).rpartition("/")[2]
+
+    def at(self, timestamp_ms: int) -> RowFile:
+        """The same file, of a commit at that time."""
+        return replace(self, timestamp_ms=timestamp_ms)
 
 
 @dataclass(frozen=True)
@@ -179,21 +187,39 @@ class FileActions:
     """What one commit did to the files that hold rows; upkeep, which only moves rows between files, did nothing."""
 
     version: int
-    added: tuple[AddedFile, ...]
+    added: tuple[RowFile, ...]
     rewrites: bool
     """Whether it took rows away, or wrote rows again that were there before."""
+    changes: tuple[RowFile, ...] = ()
+    """All that it did to rows, as the change feed has it; a commit may have written that down in files of its own."""
+    tells_changes: bool = True
+    """Whether whole files, as they are named, tell the changes: not those of which a part counts as deleted."""
+    alters: bool = False
+    """Whether it changed the table's columns, settings or abilities."""
 
     @classmethod
     def parse(cls, version: int, text: str) -> FileActions:
         """From the lines of the commit's file in the log."""
         actions = [json.loads(line) for line in text.splitlines() if line.strip()]
         moment = next((int(each["commitInfo"].get("timestamp", 0)) for each in actions if "commitInfo" in each), 0)
-        adds = [each["add"] for each in actions if each.get("add", {}).get("dataChange")]
-        # What a deletion vector leaves of a file was there before; `cdc` lists changes, which an append has none of.
-        rewrites = any("cdc" in each or each.get("remove", {}).get("dataChange") for each in actions)
-        rewrites = rewrites or any(add.get("deletionVector") for add in adds)
-        added = (AddedFile(add["path"], add.get("partitionValues") or {}, version, moment) for add in adds)
-        return cls(version, tuple(added), rewrites)
+        adds, removals = (
+            [each[name] for each in actions if each.get(name, {}).get("dataChange")] for name in ("add", "remove")
+        )
+        written_down = [each["cdc"] for each in actions if "cdc" in each]
+        # What a deletion vector leaves of a file was there before; an append has no changes beside its rows.
+        rewrites = bool(written_down or removals) or any(add.get("deletionVector") for add in adds)
+        added, removed, changed = (
+            tuple(_row_file(each, version, moment, change) for each in files)
+            for files, change in ((adds, "insert"), (removals, "delete"), (written_down, None))
+        )
+        is_whole = all("partitionValues" in each and not each.get("deletionVector") for each in (*adds, *removals))
+        alters = any("metaData" in each or "protocol" in each for each in actions)
+        return cls(version, added, rewrites, changed or (*removed, *added), bool(changed) or is_whole, alters)
+
+
+def _row_file(action: Mapping[str, Any], version: int, timestamp_ms: int, change: str | None) -> RowFile:
+    partition, size = action.get("partitionValues") or {}, int(action.get("size") or 0)
+    return RowFile(action["path"], partition, version, timestamp_ms, size, change)
 
 
 def note(ledger: str, number: int, digest: str | None, **more: Any) -> str:  # noqa: ANN401 - whatever JSON can hold

@@ -17,13 +17,14 @@ from floodmark.logs import get_logger
 from floodmark.probes.delta import FEED
 from floodmark.sinks.contract import DELETE, Atomic, Batch, Recorded, Session, without_own, written_columns
 from floodmark.sinks.delta.arrow import ArrowWriter
-from floodmark.sinks.delta.choice import AnotherWay, spark_schema
+from floodmark.sinks.delta.choice import AnotherWay
 from floodmark.sinks.delta.deleted_keys import NOT_KEPT, DeletedKeys
 from floodmark.sinks.delta.merge import GONE, merge_statement, newest_per_key, replace_statement, shared_view
 from floodmark.sinks.delta.parquet import ParquetWriter
 from floodmark.sinks.delta.target import DeltaTarget
 from floodmark.sinks.modes import check_modes, mode_fingerprint
 from floodmark.sinks.restatement import Restatement, restatement_of
+from floodmark.spark.table_files import read_table, table_schema
 from floodmark.spark.tables import DeltaPlace, cluster_table
 
 if TYPE_CHECKING:
@@ -121,13 +122,13 @@ class Delta(Atomic):
 
     def schema(self, session: Session) -> StructType | None:
         table = self.target.table(session)
-        return spark_schema(table.schema_json()) if table is not None else None
+        return table_schema(table.schema_json()) if table is not None else None
 
     def read(self, session: Session) -> DataFrame | None:
         """The table as it is now; None if there is none yet."""
         if self.target.table(session) is None:
             return None
-        return session().read.format("delta").load(self.target.location(session()))
+        return read_table(session(), self.target.location(session()))
 
     def tables(self) -> tuple[Delta, ...]:
         return (self,)
@@ -264,9 +265,7 @@ class Delta(Atomic):
                 f"rows may come again (safety: lag) and are known by {names}, which the transform left out.",
                 hint=f"let the transform keep {', '.join(self._known_by)}, or use mode: merge",
             )
-        reader = rows.sparkSession.read.format("delta")
-        reader = reader if version is None else reader.option("versionAsOf", version)
-        known = reader.load(self.target.location(rows.sparkSession))
+        known = read_table(rows.sparkSession, self.target.location(rows.sparkSession), version)
         of_row = reduce(and_, (rows[name].eqNullSafe(known[name]) for name in self._known_by))
         return rows.join(known, of_row, "left_anti")  # a row without a key is known again, too
 

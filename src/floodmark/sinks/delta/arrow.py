@@ -21,6 +21,7 @@ from floodmark.sinks.delta.merge import ROW, not_older
 from floodmark.sinks.delta.native import NativeWriter, tidy_log
 from floodmark.sinks.modes import with_deletes
 from floodmark.sinks.small import rows_as_arrow, why_not_small
+from floodmark.spark.table_files import table_schema
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -116,7 +117,7 @@ class ArrowWriter(NativeWriter):
 
     def change(self, table: DeltaTable, arrow: pa.Table, probe: DeltaProbe) -> None:
         """Append, overwrite or merge."""
-        before, schema = table.version(), choice.spark_schema(probe.schema_json())
+        before, schema = table.version(), table_schema(probe.schema_json())
         if self.is_refresh:
             self.save_all(table, nullable(without_deletes(arrow)))
         elif self.sink.mode == "merge":

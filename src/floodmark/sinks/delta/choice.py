@@ -6,11 +6,11 @@ Only what is known to give the same table both ways is on the lists here; whatev
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from floodmark.probes.delta import FEED
+from floodmark.probes.delta.files import FROM_DATABASES
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -49,8 +49,6 @@ SIMPLE_TYPES = frozenset(
     {"binary", "boolean", "byte", "date", "double", "float", "integer", "long", "short", "string", "timestamp"}
 )
 NO_TIME_ZONE = "timestamp_ntz"
-FROM_DATABASES = frozenset({"isSigned", "isTimestampNTZ", "jdbcClientType", "logical_time_type", "scale"})
-"""What Spark notes of a column that it reads by JDBC, and nobody asks for in a table."""
 TEXT_LENGTH, ANY_LENGTH = "__CHAR_VARCHAR_TYPE_STRING", f"varchar({2**31 - 1})"
 """Where Spark notes how long the text of a column may be; of `text` in PostgreSQL it is as long as any can be."""
 KEY_TYPES = frozenset({"boolean", "byte", "date", "integer", "long", "short", "string"})
@@ -274,10 +272,3 @@ def without_statistics(table: StructType, above: str = "") -> list[str]:
         if is_long or type_name(kind) in ("float", "double", NO_TIME_ZONE):
             names.append(name)
     return names
-
-
-def spark_schema(table_json: str) -> StructType:
-    """The columns of a table by its log; Spark would load the table to tell them."""
-    from pyspark.sql.types import StructType
-
-    return StructType.fromJson(json.loads(table_json))

@@ -12,6 +12,7 @@ from floodmark.locations import local_path
 from floodmark.sinks.contract import POSITION, Batch, without_own
 from floodmark.sinks.delta import choice
 from floodmark.sinks.delta.choice import AnotherWay
+from floodmark.spark.table_files import table_schema
 
 if TYPE_CHECKING:
     from deltalake import DeltaTable
@@ -71,7 +72,7 @@ class NativeWriter(ABC):
 
     def require_fitting(self, probe: DeltaProbe | None) -> None:
         """Rows and table allow it, as the table is at this look: asked again under the lock."""
-        table = choice.spark_schema(probe.schema_json()) if probe else self.columns
+        table = table_schema(probe.schema_json()) if probe else self.columns
         if probe is None:
             choice.require_plain_session(self.session(), self.sink.target.properties)
             choice.require_no_features(table)

@@ -24,11 +24,11 @@ from urllib.parse import unquote
 from floodmark.failpoints import reach
 from floodmark.locations import literal_path, local_path, quote
 from floodmark.sinks.contract import without_own
-from floodmark.sinks.delta import choice
 from floodmark.sinks.delta.choice import AnotherWay
 from floodmark.sinks.delta.file_statistics import FileStatistics, indexed_columns, statistics_of
 from floodmark.sinks.delta.native import NativeWriter, tidy_log
 from floodmark.spark.session import runs_here
+from floodmark.spark.table_files import table_schema
 
 if TYPE_CHECKING:
     from deltalake import DeltaTable
@@ -76,7 +76,7 @@ class ParquetWriter(NativeWriter):
 
     def write_files(self, folder: Path, probe: DeltaProbe) -> list[DataFile]:
         """The rows as Parquet in this folder, by one Spark job; what was written, by the files' own footers."""
-        schema, properties = choice.spark_schema(probe.schema_json()), probe.properties()
+        schema, properties = table_schema(probe.schema_json()), probe.properties()
         columns = indexed_columns(schema, properties)
         writer = rows_in(self.rows, schema).write.options(**NO_MARKER)
         try:

@@ -29,6 +29,7 @@ from floodmark.sinks.delta.native import tidy_log
 from floodmark.sinks.scd.events import DELETED, INTERVAL, IS_CURRENT, REFUSED, VALID_FROM, VALID_TO, log_rows
 from floodmark.sinks.scd.tables import SETTLED
 from floodmark.sinks.small import SMALL_ROWS
+from floodmark.spark.table_files import table_schema
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -152,7 +153,7 @@ class SmallBatch:
             raise AnotherWay("the batch was begun before")
         writer.require_small(probe)
         writer.require_fitting(probe)
-        columns = choice.spark_schema(probe.schema_json()) if probe else writer.columns
+        columns = table_schema(probe.schema_json()) if probe else writer.columns
         choice.require_types(columns, self.tables.order.key, "is matched by")
         if set(columns.names) != set(writer.columns.names):
             raise AnotherWay("the table has other columns")
@@ -209,7 +210,7 @@ class RowsWriter(ArrowWriter):
     identity: tuple[str, ...] = ()
 
     def change(self, table: DeltaTable, arrow: pa.Table, probe: DeltaProbe) -> None:
-        schema = choice.spark_schema(probe.schema_json())
+        schema = table_schema(probe.schema_json())
         rows = in_columns(arrow, schema)
         if rows.num_rows:
             choice.require_few_bytes(probe.files(), rows, self.identity)

@@ -14,20 +14,20 @@ from typing import TYPE_CHECKING, Any, Literal
 from floodmark.errors import ChangeFeedOff, ConfigError, SourceGap, SourceRegressed, SourceRewritten, SourceUnreadable
 from floodmark.hwm import HWM, Json, Span, VersionHWM
 from floodmark.probes.delta import FEED, Commit, DeltaProbe
+from floodmark.probes.delta.files import why_not_these
 from floodmark.sources.contract import Immutable, Reading, Request, Session, Sight
-from floodmark.sources.delta.added_files import AddedRows, why_not, why_not_these
 from floodmark.spark.faults import fault_in, raise_in_plan
+from floodmark.spark.table_files import CHANGE, TIME, VERSION, FileRows, read_changes, read_table
 from floodmark.spark.tables import DeltaPlace
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
 
     from floodmark.errors import FloodmarkError
-    from floodmark.probes.delta.commits import AddedFile
+    from floodmark.probes.delta.commits import RowFile
 
 
 MarkOf = Callable[[int], VersionHWM]
-CHANGE, VERSION, TIME = "_change_type", "_commit_version", "_commit_timestamp"
 ORDER_IN_A_COMMIT = ("delete", "update_preimage", "insert", "update_postimage")
 """What a commit took away comes before what it put there: the last row of a key is the one that counts."""
 ASK_AGAIN_SECONDS = 60.0
@@ -36,6 +36,7 @@ VACUUMED = (
     "FILE_NOT_EXIST", "FileNotFoundException", "DELTA_CHANGE_DATA_FILE_NOT_FOUND", "DELTA_FILE_NOT_FOUND",
     "PATH_NOT_FOUND",
 )  # fmt: skip
+MAPPING = "delta.columnMapping.mode"
 BY_FILES = {"by": "files"}
 """In the detail of a span that is read without a feed."""
 
@@ -90,7 +91,7 @@ class Delta(Immutable):
 
     def without_rows(self, spark: SparkSession) -> Reading:
         """The columns that the table has now."""
-        rows = _as_inserts(spark.read.format("delta").load(self._where(lambda: spark)), None, None)
+        rows = _as_inserts(read_table(spark, self._where(lambda: spark)), None, None)
         return self._only_inserts(rows) if self.changes == "append" else Reading(rows, position=commit_order())
 
     def explain(self, error: Exception, spark: SparkSession, span: Span) -> FloodmarkError | None:
@@ -114,24 +115,20 @@ class Delta(Immutable):
         return planner.feed_after(parse_version(self.start) - 1, self._mark)
 
     def _pinned_rows(self, spark: SparkSession, location: str, span: Span) -> DataFrame:
-        reader = spark.read.format("delta")
         snapshot, first, last = (span.detail.get(name) for name in ("snapshot", "first", "last"))
         if snapshot is not None:
-            return _snapshot(reader.option("versionAsOf", str(snapshot)).load(location), span)
+            return _snapshot(read_table(spark, location, int(str(snapshot))), span)
         if _is_void(span):
-            return _snapshot(reader.option("versionAsOf", str(last)).load(location), span).limit(0)
+            return _snapshot(read_table(spark, location, int(str(last))), span).limit(0)
         if span.detail.get("by") == "files":
             return self._added_rows(spark, location, span)
-        feed = reader.option("readChangeFeed", "true").option("startingVersion", str(first))
-        return feed.option("endingVersion", str(last)).load(location)
+        return read_changes(spark, location, self._probe(lambda: spark), int(str(first)), int(str(last)))
 
     def _added_rows(self, spark: SparkSession, location: str, span: Span) -> DataFrame:
         planner = VersionPlanner(self._probe(lambda: spark), str(self._place), self._place.sql)
         files = planner.added_files(span)
-        table = spark.read.format("delta").option("versionAsOf", str(span.detail["last"])).load(location)
-        if not files:
-            return _snapshot(table, span).limit(0)
-        return AddedRows(spark, location, table.schema, files).frame(CHANGE, VERSION, TIME)
+        schema = read_table(spark, location, int(str(span.detail["last"]))).schema
+        return FileRows(spark, location, schema, files).changes()
 
     def _mark(self, version: int) -> VersionHWM:
         return VersionHWM(self.name, version, entity=str(self._place))
@@ -279,7 +276,7 @@ class VersionPlanner:
         since = first.version if first is not None and switched is not None and first.version < switched else None
         if self.probe.feed_is_on() and since is None:
             return False
-        why = why_not(self.probe) if self.changes == "append" else None
+        why = why_not_by_files(self.probe) if self.changes == "append" else None
         if self.changes == "feed" or why is not None:
             since = since if self.probe.feed_is_on() else None
             raise ChangeFeedOff(f"delta table {self.table}", where=self.sql, since=since, why=why)
@@ -292,7 +289,7 @@ class VersionPlanner:
             self.added_files(span)
         return replace(sight, span=span)
 
-    def added_files(self, span: Span) -> tuple[AddedFile, ...]:
+    def added_files(self, span: Span) -> tuple[RowFile, ...]:
         """The files whose rows are the span's. Raises SourceRewritten for a commit that did not only add some.
 
         A commit that changed no row, by what the log counts, brought none either, whatever it did to files.
@@ -327,6 +324,13 @@ def parse_version(text: str | int) -> int:
     if version < 0:
         raise ConfigError(f"{text!r} is not a version.", hint="give a version of the table, 0 or higher") from None
     return version
+
+
+def why_not_by_files(probe: DeltaProbe) -> str | None:
+    """Why the files of a table do not tell its rows; None if they do."""
+    if probe.properties().get(MAPPING, "none").lower() != "none":
+        return "with column mapping its files have other columns than the table"
+    return None
 
 
 def not_append_only(table: str, what: str) -> SourceRewritten:
