@@ -62,8 +62,8 @@ class BuiltLayer:
 
     def judged_by(self, judge_rows: Callable[[DataFrame, str], bool]) -> str:
         """The sentence, and how many of the changed tables are sound; the log of the function names every rule."""
-        read = self.spark.read.format("delta")
-        sound = [judge_rows(read.load(path), path.rpartition("/")[2]) for path in self.changed]
+        tables = {path.rpartition("/")[2]: fm.sinks.Delta(path).read(lambda: self.spark) for path in self.changed}
+        sound = [judge_rows(rows, name) for name, rows in tables.items() if rows is not None]
         return f"{self.text}, {sum(sound)} of {len(sound)} are sound"
 
 
