@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 from deltalake import DeltaTable, QueryBuilder
@@ -23,6 +23,11 @@ def rows_of(path: Path | str, *columns: str) -> list[Row]:
     # Not to_pyarrow_table: it knows no deletion vectors, and gives NULL for columns that have other names in the files.
     found = QueryBuilder().register("t", table).execute(f"SELECT {', '.join(map(quoted, schema.names))} FROM t")
     return ArrowTableToRowsConversion.convert(pa.table(found.read_all()), schema)
+
+
+def sorted_rows(path: Path | str, *columns: str) -> list[tuple[Any, ...]]:
+    """The same as plain tuples, in their own order."""
+    return sorted(map(tuple, rows_of(path, *columns)))
 
 
 def quoted(name: str) -> str:

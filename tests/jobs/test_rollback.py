@@ -16,7 +16,7 @@ from floodmark.jobs.rollback import restore_points
 from floodmark.probes.set_aside import rows_set_aside
 from floodmark.step import RunRequest
 from floodmark.testing import ListSink, RowsSource
-from tests.sinks.batches import delta_rows
+from tests.tables import sorted_rows
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -43,10 +43,10 @@ class Shop:
         self.job.run(spark, self.store)
 
     def lake(self, spark: SparkSession) -> list[int]:
-        return [row[1] for row in delta_rows(spark, self.home / "lake")]
+        return [row[1] for row in sorted_rows(self.home / "lake")]
 
     def latest(self, spark: SparkSession) -> list[tuple[int, int]]:
-        return [(row[0], row[2]) for row in delta_rows(spark, self.home / "latest")]
+        return [(row[0], row[2]) for row in sorted_rows(self.home / "latest")]
 
 
 @pytest.mark.crash
