@@ -30,6 +30,10 @@ def sorted_rows(path: Path | str, *columns: str) -> list[tuple[Any, ...]]:
     return sorted(map(tuple, rows_of(path, *columns)))
 
 
+def columns_of(path: Path | str) -> list[str]:
+    return [field.name for field in DeltaTable(str(path)).schema().fields]
+
+
 def quoted(name: str) -> str:
     """Else DataFusion would look for it in lower case."""
     doubled = name.replace('"', '""')

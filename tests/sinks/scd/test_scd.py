@@ -85,7 +85,7 @@ def sink_with_cases(spark: SparkSession, home: Path, size: BatchSize) -> Scd2:
 
 
 @pytest.mark.spark
-def test_the_cases_of_the_specification(spark: SparkSession, home: Path, sink_with_cases: Scd2) -> None:
+def test_the_cases_of_the_specification(home: Path, sink_with_cases: Scd2) -> None:
     """Order of arrival has no say; a delete ends a version; equal neighbours are one; NULL is a value like others."""
     assert version_lines(home) == EXPECTED
 
