@@ -18,7 +18,7 @@ from floodmark.stores.lease import hold
 from floodmark.testing import ListSink, RowsSource
 from floodmark.testing.doubles import Accident
 from tests.sinks.batches import on_disk
-from tests.tables import sorted_rows
+from tests.tables import rows_of, sorted_rows
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -64,9 +64,9 @@ def test_a_feed_flows_through_versions_into_the_latest_rows(spark: SparkSession,
     spark.sql(f"DELETE FROM delta.`{bronze}` WHERE k = 2")
     receipt = history.run(spark, store)
     latest.run(spark, store)
-    found = spark.read.format("delta").load(str(tmp_path / "history")).orderBy("k", "committed_version")
+    found = sorted(rows_of(tmp_path / "history"), key=lambda row: (row.k, row.committed_version))
     assert (receipt.status, receipt.rows_read) == ("done", 3)
-    assert [(row.k, row.v, row.is_current) for row in found.collect()] == [
+    assert [(row.k, row.v, row.is_current) for row in found] == [
         (1, "a", False),
         (1, "b", True),
         (2, "a", False),
@@ -101,7 +101,7 @@ def test_rows_without_a_key_or_a_moment_are_refused_and_counted(spark: SparkSess
         ("sequence column at is NULL",),
         ("sequence column at is NULL", "key column k is NULL"),
     ]
-    assert [row.k for row in spark.read.format("delta").load(f"{tmp_path}/t__events").collect()] == [1]
+    assert [row.k for row in rows_of(tmp_path / "t__events")] == [1]
     replay(job, Selection(rule="key column k is NULL"), {"k": "7", "at": "coalesce(at, 9)"}, lambda: spark, store)
     assert [row[:2] for row in sorted_rows(tmp_path / "t")] == [(1, 1), (7, 9)]
 
