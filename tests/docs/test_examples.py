@@ -11,6 +11,7 @@ from floodmark.hwm import mark as kinds
 from floodmark.stores import opening
 from tests.docs.pages import PAGES, ROOT, Block, all_blocks, blocks
 from tests.docs.running import run_blocks, write_input
+from tests.tables import sorted_rows
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -53,8 +54,7 @@ def test_the_readme_prints_four_rows_read_and_three_orders_merged(
     """Four records, one of them a correction: the merged table holds three orders, the files all four records."""
     run_blocks(blocks(README, "python"), lambda: "")
     assert capsys.readouterr().out == "done 4 {'delta': 3, 'files': 4}\n"
-    lake = spark.read.format("delta").load(str(folder / "lake" / "orders"))
-    assert sorted((row.id, row.cents) for row in lake.collect()) == [(1, 1990), (2, 600), (3, 4200)]
+    assert sorted_rows(folder / "lake" / "orders", "id", "cents") == [(1, 1990), (2, 600), (3, 4200)]
 
 
 def test_only_a_page_that_needs_a_server_may_show_what_is_not_run() -> None:

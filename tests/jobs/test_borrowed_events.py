@@ -50,7 +50,7 @@ def test_keys_are_rebuilt_from_the_source_and_nothing_is_stored_twice(
     job.run(spark, store)
     add(spark, tmp_path, ("x", 5, "b", None), ("y", 7, "d", None), (None, 1, "a", None))
     receipt = job.run(spark, store)
-    assert version_lines(spark, tmp_path) == {"x": "B[5,10) A[10,)", "y": "A[1,7)"}
+    assert version_lines(tmp_path) == {"x": "B[5,10) A[10,)", "y": "A[1,7)"}
     assert (receipt.rows_read, receipt.rows_written, receipt.rows_refused) == (3, {"scd2": 2}, 1)
     assert not (tmp_path / "t__events").exists()
 
@@ -68,9 +68,9 @@ def test_a_batch_that_is_finished_after_a_kill_ends_where_it_was_to_end(
     monkeypatch.undo()
     add(spark, tmp_path, ("x", 5, "b", None))
     job.step(spark, store, fm.step.RunRequest()).run()
-    assert version_lines(spark, tmp_path) == {"x": "A[1,)"}
+    assert version_lines(tmp_path) == {"x": "A[1,)"}
     job.run(spark, store)
-    assert version_lines(spark, tmp_path) == {"x": "A[1,5) B[5,)"}
+    assert version_lines(tmp_path) == {"x": "A[1,5) B[5,)"}
 
 
 @pytest.mark.spark
@@ -100,9 +100,9 @@ def test_a_history_does_not_go_on_with_a_log_that_lacks_its_past(
     own = job_of(tmp_path, events="own")
     with pytest.raises(SinkBehind):
         own.run(spark, store)
-    assert version_lines(spark, tmp_path) == {"x": "A[1,)"}
+    assert version_lines(tmp_path) == {"x": "A[1,)"}
     own.run(spark, store, full_refresh=True)
-    assert version_lines(spark, tmp_path) == {"x": "A[1,5) B[5,)"}
+    assert version_lines(tmp_path) == {"x": "A[1,5) B[5,)"}
 
 
 @pytest.mark.spark

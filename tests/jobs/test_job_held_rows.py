@@ -11,6 +11,7 @@ from floodmark import Job, sinks, stores
 from floodmark.cli.output import run_line
 from floodmark.sources import Postgres
 from floodmark.sources.tables.cursor import Cursor
+from tests.tables import rows_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -56,8 +57,7 @@ def test_a_row_that_commits_late_is_delivered_once_and_nothing_is_passed_silentl
     assert f"nothing read, 1 held back: 1 rows wait, since a lower one may come from pid {pid} (till)" in run_line(
         first
     )
-    rows = spark.read.format("delta").load(f"{tmp_path}/lake").collect()
-    assert sorted(row["seq"] for row in rows) == [100, 101]
+    assert sorted(row["seq"] for row in rows_of(tmp_path / "lake")) == [100, 101]
 
 
 def files_of(folder: Path) -> dict[str, bytes]:

@@ -14,6 +14,7 @@ from floodmark.errors import ConfigError
 from floodmark.jobs.reconcile import Difference
 from floodmark.sinks.contract import Sink
 from floodmark.stores.contract import MarkStore
+from tests.tables import rows_of, sorted_rows
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -43,8 +44,8 @@ def lake(tmp_path: Path, **more: object) -> Sink:
     return fm.sinks.Delta(str(tmp_path / "lake"), name="lake", **{"mode": "merge", "key": ["id"], **more})
 
 
-def in_lake(spark: SparkSession, tmp_path: Path) -> list[tuple]:
-    return sorted(tuple(row) for row in spark.read.format("delta").load(str(tmp_path / "lake")).collect())
+def in_lake(tmp_path: Path) -> list[tuple]:
+    return sorted_rows(tmp_path / "lake")
 
 
 def in_shop(shop: sqlite3.Connection) -> list[tuple]:
@@ -76,9 +77,9 @@ def test_what_no_cursor_sees_is_found_and_repaired_once(
     assert fixed.receipt is not None
     assert (fixed.receipt.rows_written, fixed.receipt.mark_before, fixed.receipt.mark_after) == ({"lake": 3}, 8, 8)
     untouched = [(5, 5, "v5"), (6, 6, "v6"), (7, 7, "v7"), (8, 8, "v8")]
-    assert in_lake(spark, tmp_path) == [(1, 1, "v1"), (2, 2, "silent"), (4, 4, "v4"), *untouched]
+    assert in_lake(tmp_path) == [(1, 1, "v1"), (2, 2, "silent"), (4, 4, "v4"), *untouched]
     job.run(spark, store)
-    assert in_lake(spark, tmp_path) == in_shop(shop)
+    assert in_lake(tmp_path) == in_shop(shop)
     assert job.reconcile(spark, store).compared == 8
 
 
@@ -90,13 +91,12 @@ def test_what_a_repair_deletes_stays_deleted_when_an_older_row_comes(
     job.run(spark, store)
     shop.execute("delete from o where id = 3")
     assert job.reconcile(spark, store, repair=True).extra == 1
-    deleted = spark.read.format("delta").load(str(tmp_path / "lake__deleted"))
-    assert [(row.id, row.seq) for row in deleted.collect()] == [(3, 3)]
+    assert [(row.id, row.seq) for row in rows_of(tmp_path / "lake__deleted")] == [(3, 3)]
     shop.execute("insert into o values (3, 3, 'v3')")
     job.backfill("3", "4", spark, store)
-    assert 3 not in [row[0] for row in in_lake(spark, tmp_path)]
+    assert 3 not in [row[0] for row in in_lake(tmp_path)]
     assert job.reconcile(spark, store, repair=True).missing == 1
-    assert in_lake(spark, tmp_path) == in_shop(shop)
+    assert in_lake(tmp_path) == in_shop(shop)
 
 
 def test_a_range_of_a_postgres_table_is_compared_alone(

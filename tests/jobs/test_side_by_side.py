@@ -20,6 +20,7 @@ from floodmark.sinks import Delta as DeltaSink
 from floodmark.sources import Delta, Files
 from floodmark.stores.memory import MemoryMarkStore
 from tests.jobs.fakes import ScriptedJob, done
+from tests.tables import sorted_rows
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -176,6 +177,5 @@ def test_jobs_of_one_session_do_not_see_each_others_rows(spark: SparkSession, tm
     runner = Runner(fm_stores.open("sqlite:///marks.db", folder=tmp_path), lambda: spark)
     outcomes = list(SideBySide(runner, lambda _: False, 4, earlier_jobs(jobs)).run(jobs))
     assert [outcome.error for outcome in outcomes] == [None] * 4
-    tables = {name: spark.read.format("delta").load(f"{tmp_path}/lake/{name}") for name in "abcd"}
-    found = {name: sorted(map(tuple, table.collect())) for name, table in tables.items()}
+    found = {name: sorted_rows(tmp_path / "lake" / name) for name in "abcd"}
     assert found == {name: [(1, name.upper()), (2, name.upper())] for name in "abcd"}

@@ -28,6 +28,7 @@ from floodmark.medallion import (
 )
 from floodmark.medallion.dimensions import Members
 from floodmark.testing import RowsSource
+from tests.tables import rows_of
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -54,9 +55,10 @@ def gold(tmp_path: Path, *, versions: bool = True, keep_superseded: bool = False
     )
 
 
-def members(spark: SparkSession, tmp_path: Path) -> list[tuple[Any, ...]]:
-    rows = spark.read.format("delta").load(str(tmp_path / "gold")).drop("cluster_sk").collect()
-    return sorted((tuple(row) for row in rows), key=str)
+def members(tmp_path: Path) -> list[tuple[Any, ...]]:
+    """What the dimension says of each, without its key."""
+    rows = [row.asDict() for row in rows_of(tmp_path / "gold")]
+    return sorted((tuple(row[name] for name in row if name != "cluster_sk") for row in rows), key=str)
 
 
 @pytest.mark.spark
@@ -70,11 +72,11 @@ def test_a_version_that_a_late_event_moves_leaves_the_dimension_and_comes_back_u
         Layer("build", (gold(tmp_path), silver(tmp_path, RowsSource(rows, CLUSTER)))),
     )
     layer.build(spark, store)
-    before = members(spark, tmp_path)
+    before = members(tmp_path)
     rows.append({"id": "c1", "size": 2, "at": 5})
     layer.build(spark, store)
     assert before == [("c1", 8, 10, None, True), (None, None, None, None, None)]
-    assert members(spark, tmp_path) == [("c1", 8, 5, None, True), (None, None, None, None, None)]
+    assert members(tmp_path) == [("c1", 8, 5, None, True), (None, None, None, None, None)]
 
 
 def test_a_layer_knows_from_its_tables_who_waits_for_whom(tmp_path: Path) -> None:
@@ -179,13 +181,13 @@ def test_a_frozen_fact_keeps_keys_that_the_dimension_still_has(spark: SparkSessi
         silver(tmp_path, source).run(spark, store)
         gold(tmp_path, keep_superseded=True).run(spark, store)
         frozen.run(spark, store)
-        return sorted(row.cluster_sk for row in spark.read.format("delta").load(str(tmp_path / "fact")).collect())
+        return sorted(row.cluster_sk for row in rows_of(tmp_path / "fact"))
 
     [old] = build_all()
     rows.append({"id": "c1", "size": 2, "at": 5})
     assert build_all() == [old]
     dim = spark.read.format("delta").load(str(tmp_path / "gold"))
-    found = {row.cluster_sk: row for row in dim.where("cluster_id IS NOT NULL").collect()}
+    found = {row.cluster_sk: row for row in rows_of(tmp_path / "gold") if row.cluster_id is not None}
     new = found[old].successor
     assert (found[old].valid_from, found[old].is_current, found[new].valid_from, found[new].successor) == (
         10,

@@ -12,7 +12,7 @@ from floodmark.errors import ConfigError
 from floodmark.medallion import FactRows, Lookup, fact
 from floodmark.sinks.restatement import Restatement
 from floodmark.stores.record import RestatedDates
-from tests.sinks.batches import delta_rows
+from tests.tables import sorted_rows
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -50,7 +50,7 @@ class Gold:
         return receipt.status, receipt.rows_read
 
     def rows(self) -> list[tuple[Any, ...]]:
-        return delta_rows(self.spark, Path(self.out))
+        return sorted_rows(Path(self.out))
 
     def files(self) -> dict[str, dict[str, int]]:
         """The files that the table is made of now, by partition, with their times."""

@@ -17,7 +17,8 @@ from floodmark.sinks.scd.events import CONTRADICTED
 from floodmark.stores.lease import hold
 from floodmark.testing import ListSink, RowsSource
 from floodmark.testing.doubles import Accident
-from tests.sinks.batches import delta_rows, on_disk
+from tests.sinks.batches import on_disk
+from tests.tables import rows_of, sorted_rows
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -63,14 +64,14 @@ def test_a_feed_flows_through_versions_into_the_latest_rows(spark: SparkSession,
     spark.sql(f"DELETE FROM delta.`{bronze}` WHERE k = 2")
     receipt = history.run(spark, store)
     latest.run(spark, store)
-    found = spark.read.format("delta").load(str(tmp_path / "history")).orderBy("k", "committed_version")
+    found = sorted(rows_of(tmp_path / "history"), key=lambda row: (row.k, row.committed_version))
     assert (receipt.status, receipt.rows_read) == ("done", 3)
-    assert [(row.k, row.v, row.is_current) for row in found.collect()] == [
+    assert [(row.k, row.v, row.is_current) for row in found] == [
         (1, "a", False),
         (1, "b", True),
         (2, "a", False),
     ]
-    assert [row[:2] for row in delta_rows(spark, tmp_path / "latest")] == [(1, "b"), (2, "a")]
+    assert [row[:2] for row in sorted_rows(tmp_path / "latest")] == [(1, "b"), (2, "a")]
 
 
 def test_a_job_prunes_its_logs_under_its_lease(spark: SparkSession, tmp_path: Path) -> None:
@@ -82,7 +83,7 @@ def test_a_job_prunes_its_logs_under_its_lease(spark: SparkSession, tmp_path: Pa
     with hold(store, "j"), pytest.raises(LeaseHeld):
         prune_events(job, 9, spark, store)
     assert prune_events(job, 9, spark, store) == {"scd1": 1}
-    assert delta_rows(spark, tmp_path / "t") == [(1, 2, 2)]
+    assert sorted_rows(tmp_path / "t") == [(1, 2, 2)]
     with pytest.raises(ConfigError, match="no sink with history"):
         prune_events(fm.Job("k", source, [ListSink()]), 9, spark, store)
 
@@ -100,9 +101,9 @@ def test_rows_without_a_key_or_a_moment_are_refused_and_counted(spark: SparkSess
         ("sequence column at is NULL",),
         ("sequence column at is NULL", "key column k is NULL"),
     ]
-    assert [row.k for row in spark.read.format("delta").load(f"{tmp_path}/t__events").collect()] == [1]
+    assert [row.k for row in rows_of(tmp_path / "t__events")] == [1]
     replay(job, Selection(rule="key column k is NULL"), {"k": "7", "at": "coalesce(at, 9)"}, lambda: spark, store)
-    assert [row[:2] for row in delta_rows(spark, tmp_path / "t")] == [(1, 1), (7, 9)]
+    assert [row[:2] for row in sorted_rows(tmp_path / "t")] == [(1, 1), (7, 9)]
 
 
 def test_contradictions_wait_in_the_quarantine_until_they_are_decided(spark: SparkSession, tmp_path: Path) -> None:
@@ -122,7 +123,7 @@ def test_contradictions_wait_in_the_quarantine_until_they_are_decided(spark: Spa
     assert settle_conflicts(job, "v = 'erp'", spark, store) == {"scd2": 1}
     states = [row.status for row in rows_set_aside(str(tmp_path / "aside"), "j", "quarantine")]
     assert sorted(states) == ["discarded", "replayed"]
-    assert delta_rows(spark, tmp_path / "t") == [(1, 5, "erp", 5, None, True), (2, 1, "a", 1, None, True)]
+    assert sorted_rows(tmp_path / "t") == [(1, 5, "erp", 5, None, True), (2, 1, "a", 1, None, True)]
     assert job.run(spark, store).status == "nothing_new"
 
 
@@ -163,14 +164,14 @@ def test_a_contradiction_is_decided_under_the_job_s_lease_and_stays_so(spark: Sp
     events: Rows = [{"k": 1, "at": 1, "v": "a"}, {"k": 1, "at": 5, "v": "shop"}, {"k": 1, "at": 5, "v": "erp"}]
     job = fm.Job("j", RowsSource(events, schema), [sink])
     job.run(spark, store)
-    assert delta_rows(spark, tmp_path / "t") == [(1, 1, "a", 1, None, True)]
+    assert sorted_rows(tmp_path / "t") == [(1, 1, "a", 1, None, True)]
     with hold(store, "j"), pytest.raises(LeaseHeld):
         settle_conflicts(job, "v = 'erp'", spark, store)
     assert settle_conflicts(job, "v = 'erp'", spark, store) == {"scd2": 1}
     decided = [(1, 1, "a", 1, 5, False), (1, 5, "erp", 5, None, True)]
-    assert delta_rows(spark, tmp_path / "t") == decided
+    assert sorted_rows(tmp_path / "t") == decided
     fm.Job("j", RowsSource([*events, events[1]], schema), [sink]).run(spark, store)
-    assert delta_rows(spark, tmp_path / "t") == decided
+    assert sorted_rows(tmp_path / "t") == decided
     assert settle_conflicts(job, "v = 'erp'", spark, store) == {"scd2": 0}
 
 

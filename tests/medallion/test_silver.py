@@ -21,6 +21,7 @@ from floodmark.medallion import (
     upto,
 )
 from floodmark.testing import ListSink
+from tests.tables import rows_of
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -138,7 +139,7 @@ def test_a_task_that_is_a_job_shares_the_job_s_mark(spark: SparkSession, bronze:
     assert after.extras == before.extras
     add(spark, 3)
     job.run(spark, store)
-    assert sorted(row.id for row in spark.read.format("delta").load(str(tmp_path / "silver")).collect()) == [1, 3]
+    assert sorted(row.id for row in rows_of(tmp_path / "silver")) == [1, 3]
     last = get_last_processed_timestamp(spark, "silver_workspace")
     assert isinstance(last, Processed)
     assert (last.version, seed_snippet(spark)) == (3, [])

@@ -14,6 +14,7 @@ from floodmark.hwm import Span
 from floodmark.sources.contract import Sight
 from floodmark.sources.delta import Delta
 from tests.sources.test_delta import ids, look, mark, spanned
+from tests.tables import sorted_rows
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -191,8 +192,7 @@ def test_the_second_job_of_a_newcomer_reads_what_the_first_one_wrote(spark: Spar
     first.run(spark, store)
     spark.sql(f"OPTIMIZE delta.`{bronze}`")
     assert second.run(spark, store).rows_read == 2
-    silver = spark.read.format("delta").load(str(tmp_path / "silver"))
-    assert sorted(map(tuple, silver.collect())) == [(1, "d"), (2, "b")]
+    assert sorted_rows(tmp_path / "silver") == [(1, "d"), (2, "b")]
     assert second.run(spark, store).status == "nothing_new"
 
 

@@ -12,6 +12,7 @@ import floodmark as fm
 from floodmark.errors import RuleBroken, RuleInvalid, SinkFailed
 from floodmark.probes.set_aside import rows_set_aside
 from floodmark.testing import ListSink, RowsSource
+from tests.tables import rows_of
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -36,9 +37,9 @@ def store(tmp_path: Path) -> MarkStore:
     return fm.stores.open("sqlite:///marks.db", folder=tmp_path)
 
 
-def quarantine(spark: SparkSession, folder: Path) -> list[tuple[str, list[str], int, str]]:
-    table = spark.read.format("delta").load(str(folder / "quarantine" / "judged"))
-    return sorted((row.record, row.reasons, row.number, row.status) for row in table.collect())
+def quarantine(folder: Path) -> list[tuple[str, list[str], int, str]]:
+    table = rows_of(folder / "quarantine" / "judged")
+    return sorted((row.record, row.reasons, row.number, row.status) for row in table)
 
 
 PUT_ASIDE = [
@@ -69,7 +70,7 @@ def test_every_row_is_written_quarantined_or_dropped_and_every_rule_reports(
     ]
     assert [each.samples for each in receipt.rules][::2] == [('{"id":2,"amount":20}',), ('{"id":5,"amount":50}',)]
     assert receipt.score == pytest.approx((6 / 7 + 5 / 7 + 6 / 7 + 1) / 4)
-    assert quarantine(spark, tmp_path) == PUT_ASIDE
+    assert quarantine(tmp_path) == PUT_ASIDE
     assert list(store.runs("judged")) == [receipt]
 
 
@@ -110,7 +111,7 @@ def test_a_rule_that_fails_the_batch_writes_nothing_and_says_which_rows(
     assert (sink.rows, store.read("judged").marks, (tmp_path / "quarantine").exists()) == ([], {}, False)
     fixed = fm.Job("judged", RowsSource(judged_rows(), SCHEMA), [sink], rules=RULES)
     assert (fixed.run(spark, store).rows_read, len(sink.rows)) == (7, 4)
-    assert [number for _, _, number, _ in quarantine(spark, tmp_path)] == [2, 2]
+    assert [number for _, _, number, _ in quarantine(tmp_path)] == [2, 2]
 
 
 def test_a_batch_whose_sink_failed_is_put_aside_once(spark: SparkSession, store: MarkStore, tmp_path: Path) -> None:
@@ -121,7 +122,7 @@ def test_a_batch_whose_sink_failed_is_put_aside_once(spark: SparkSession, store:
         job.run(spark, store)
     receipt = job.run(spark, store)
     assert (len(first.rows), len(second.rows), receipt.rows_quarantined, receipt.rows_dropped) == (4, 4, 2, 1)
-    assert quarantine(spark, tmp_path) == PUT_ASIDE
+    assert quarantine(tmp_path) == PUT_ASIDE
 
 
 def test_rules_that_changed_do_not_judge_a_frozen_batch_anew(
@@ -135,7 +136,7 @@ def test_rules_that_changed_do_not_judge_a_frozen_batch_anew(
     other = fm.Job("judged", RowsSource(judged_rows(), SCHEMA), [first, second], transform=same, rules=RULES[:1])
     receipt = other.run(spark, store)
     assert (first.rows, len(second.rows), [each.name for each in receipt.rules][1]) == (second.rows, 4, "positive")
-    assert quarantine(spark, tmp_path) == PUT_ASIDE
+    assert quarantine(tmp_path) == PUT_ASIDE
 
 
 def test_a_rule_on_the_whole_batch_quarantines_rows_too(spark: SparkSession, store: MarkStore, tmp_path: Path) -> None:
@@ -148,7 +149,7 @@ def test_a_rule_on_the_whole_batch_quarantines_rows_too(spark: SparkSession, sto
     rows.extend([{"id": 2, "amount": 4}, {"id": 3, "amount": 5}])
     second = job.run(spark, store)
     assert [(each.rows_written["delta"], each.rows_quarantined) for each in (first, second)] == [(2, 1), (1, 1)]
-    assert [row for row, _, _, _ in quarantine(spark, tmp_path)] == ['{"id":1,"amount":2}', '{"id":2,"amount":4}']
+    assert [row for row, _, _, _ in quarantine(tmp_path)] == ['{"id":1,"amount":2}', '{"id":2,"amount":4}']
 
 
 def test_a_full_refresh_puts_the_quarantine_anew(spark: SparkSession, store: MarkStore, tmp_path: Path) -> None:

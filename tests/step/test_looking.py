@@ -10,6 +10,7 @@ import pytest
 import floodmark as fm
 from floodmark.errors import MarkMissing, SinkAhead
 from floodmark.testing import RowsSource
+from tests.tables import rows_of
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -27,8 +28,8 @@ def store_in(home: Path) -> MarkStore:
     return fm.stores.open("sqlite:///marks.db", folder=home)
 
 
-def ids(spark: SparkSession, home: Path) -> list[int]:
-    return sorted(row.id for row in spark.read.format("delta").load(str(home / "lake")).collect())
+def ids(home: Path) -> list[int]:
+    return sorted(row.id for row in rows_of(home / "lake"))
 
 
 def test_reset_and_run_deliver_everything_again(spark: SparkSession, tmp_path: Path) -> None:
@@ -37,7 +38,7 @@ def test_reset_and_run_deliver_everything_again(spark: SparkSession, tmp_path: P
     job.run(spark, store_in(tmp_path))
     job.reset(spark, store_in(tmp_path))
     job.run(spark, store_in(tmp_path))
-    assert ids(spark, tmp_path) == [1, 1, 2, 2]
+    assert ids(tmp_path) == [1, 1, 2, 2]
 
 
 def test_after_a_reset_a_run_that_was_paused_before_it_cannot_write(spark: SparkSession, tmp_path: Path) -> None:
@@ -46,7 +47,7 @@ def test_after_a_reset_a_run_that_was_paused_before_it_cannot_write(spark: Spark
     job.run(spark, store_in(tmp_path))
     job.reset(spark, store_in(tmp_path))
     recorded = job.sinks[0].recorded("floodmark.default.numbers.delta", lambda: spark)
-    assert (recorded.number, store_in(tmp_path).read("numbers").number, ids(spark, tmp_path)) == (2, 2, [1])
+    assert (recorded.number, store_in(tmp_path).read("numbers").number, ids(tmp_path)) == (2, 2, [1])
 
 
 def test_a_lost_store_stops_and_a_full_refresh_rebuilds(spark: SparkSession, tmp_path: Path) -> None:
@@ -57,7 +58,7 @@ def test_a_lost_store_stops_and_a_full_refresh_rebuilds(spark: SparkSession, tmp
     with pytest.raises(MarkMissing):
         job.run(spark, store_in(tmp_path))
     receipt = job.run(spark, store_in(tmp_path), full_refresh=True)
-    assert (ids(spark, tmp_path), receipt.mark_after, receipt.number) == ([1, 2], 2, 2)
+    assert (ids(tmp_path), receipt.mark_after, receipt.number) == ([1, 2], 2, 2)
 
 
 def test_a_store_copied_two_runs_ago_stops(spark: SparkSession, tmp_path: Path) -> None:
@@ -72,7 +73,7 @@ def test_a_store_copied_two_runs_ago_stops(spark: SparkSession, tmp_path: Path) 
     shutil.copy(tmp_path / "copy.db", tmp_path / "marks.db")
     with pytest.raises(SinkAhead) as stop:
         job_of(tmp_path, rows).run(spark, store_in(tmp_path))
-    assert (stop.value.exit_code, stop.value.recorded, stop.value.stored, ids(spark, tmp_path)) == (5, 3, 1, [1, 2, 3])
+    assert (stop.value.exit_code, stop.value.recorded, stop.value.stored, ids(tmp_path)) == (5, 3, 1, [1, 2, 3])
 
 
 def test_a_batch_whose_rows_were_all_filtered_out_still_takes_its_number(spark: SparkSession, tmp_path: Path) -> None:

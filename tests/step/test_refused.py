@@ -15,6 +15,7 @@ from floodmark.probes.set_aside import rows_set_aside
 from floodmark.step.set_aside import json_text, parse_rows
 from floodmark.stores.contract import MarkStore
 from floodmark.testing import ListSink
+from tests.tables import rows_of, sorted_rows
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -37,8 +38,8 @@ def job_of(home: Path, schema: str | None = SCHEMA, **more: object) -> fm.Job:
     return fm.Job("people", source, [fm.sinks.Delta(str(home / "lake"))], **more)
 
 
-def rows_of(spark: SparkSession, folder: Path) -> list[dict]:
-    return sorted((row.asDict() for row in spark.read.format("delta").load(str(folder)).collect()), key=json.dumps)
+def records(folder: Path) -> list[dict]:
+    return sorted((row.asDict() for row in rows_of(folder)), key=json.dumps)
 
 
 def test_a_malformed_line_goes_to_the_dead_letters_with_file_and_line(
@@ -49,10 +50,9 @@ def test_a_malformed_line_goes_to_the_dead_letters_with_file_and_line(
     job = job_of(tmp_path, dead_letters=str(tmp_path / "dead"))
     receipt = job.run(spark, store)
     job.run(spark, store)
-    letters = spark.read.format("delta").load(str(tmp_path / "dead")).select("job", "file", "line", "text").collect()
-    assert rows_of(spark, tmp_path / "lake") == [{"id": 1, "name": "x"}]
+    assert records(tmp_path / "lake") == [{"id": 1, "name": "x"}]
     assert (receipt.rows_read, receipt.rows_written, receipt.rows_dead) == (3, {"delta": 1}, 2)
-    assert sorted(tuple(letter) for letter in letters) == [
+    assert sorted_rows(tmp_path / "dead", "job", "file", "line", "text") == [
         ("people", str(tmp_path / "in" / "a.jsonl"), 2, '{"id": 2, "na'),
         ("people", str(tmp_path / "in" / "a.jsonl"), 3, '{"id": "three", "name": "y"}'),
     ]
@@ -104,7 +104,7 @@ def test_a_fixed_file_is_read_after_a_malformed_one_failed(
         job_of(tmp_path).run(spark, store)
     put(tmp_path, "a.jsonl", '{"id": 1, "name": "x"}', '{"id": 2, "name": "y"}')
     job_of(tmp_path).run(spark, store, abandon=True)
-    assert rows_of(spark, tmp_path / "lake") == [{"id": 1, "name": "x"}, {"id": 2, "name": "y"}]
+    assert records(tmp_path / "lake") == [{"id": 1, "name": "x"}, {"id": 2, "name": "y"}]
 
 
 def with_a_new_column(spark: SparkSession, store: MarkStore, home: Path) -> None:
@@ -130,7 +130,7 @@ def test_a_new_column_stops_the_run_before_any_write(spark: SparkSession, store:
     with pytest.raises(SchemaChanged) as stop:
         job_of(tmp_path, schema=None).run(spark, store)
     assert (stop.value.exit_code, stop.value.differences) == (5, ("new column age bigint",))
-    assert rows_of(spark, tmp_path / "lake") == [{"id": 1, "name": "x"}]
+    assert records(tmp_path / "lake") == [{"id": 1, "name": "x"}]
 
 
 def test_a_plan_names_a_new_column(spark: SparkSession, store: MarkStore, tmp_path: Path) -> None:
@@ -143,14 +143,14 @@ def test_evolve_takes_the_new_column_in(spark: SparkSession, store: MarkStore, t
     """Old rows have NULL there."""
     with_a_new_column(spark, store, tmp_path)
     job_of(tmp_path, schema=None, on_schema_change="evolve").run(spark, store)
-    assert {row["id"]: row["age"] for row in rows_of(spark, tmp_path / "lake")} == {1: None, 2: 7}
+    assert {row["id"]: row["age"] for row in records(tmp_path / "lake")} == {1: None, 2: 7}
 
 
 def test_ignore_leaves_the_new_column_out(spark: SparkSession, store: MarkStore, tmp_path: Path) -> None:
     """The row comes without it."""
     with_a_new_column(spark, store, tmp_path)
     job_of(tmp_path, schema=None, on_schema_change="ignore").run(spark, store)
-    assert rows_of(spark, tmp_path / "lake") == [{"id": 1, "name": "x"}, {"id": 2, "name": "y"}]
+    assert records(tmp_path / "lake") == [{"id": 1, "name": "x"}, {"id": 2, "name": "y"}]
 
 
 @pytest.mark.parametrize("policy", ["fail", "evolve", "ignore"])
@@ -172,7 +172,7 @@ def test_a_narrower_number_is_widened(spark: SparkSession, store: MarkStore, tmp
     job_of(tmp_path, schema="id long, name string").run(spark, store)
     put(tmp_path, "b.jsonl", '{"id": 2, "name": "y"}')
     job_of(tmp_path, schema="id int, name string").run(spark, store)
-    assert [row["id"] for row in rows_of(spark, tmp_path / "lake")] == [1, 2]
+    assert [row["id"] for row in records(tmp_path / "lake")] == [1, 2]
 
 
 def test_a_truncated_mark_file_is_never_a_first_run(spark: SparkSession, store: MarkStore, tmp_path: Path) -> None:
@@ -187,7 +187,7 @@ def test_a_truncated_mark_file_is_never_a_first_run(spark: SparkSession, store: 
     assert (stop.value.job, "marks reset people" in stop.value.hint) == ("people", True)
     job_of(tmp_path).reset(spark, again)
     job_of(tmp_path).run(spark, again)
-    assert [row["id"] for row in rows_of(spark, tmp_path / "lake")] == [1, 1]
+    assert [row["id"] for row in records(tmp_path / "lake")] == [1, 1]
 
 
 def test_a_folder_that_cannot_be_read_is_not_an_empty_one(store: MarkStore, tmp_path: Path) -> None:

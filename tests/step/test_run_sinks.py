@@ -12,7 +12,7 @@ import floodmark as fm
 from floodmark.errors import SinkFailed
 from floodmark.sinks.contract import Batch
 from floodmark.testing import ListSink, RowsSource
-from tests.sinks.batches import delta_rows
+from tests.tables import sorted_rows
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -56,7 +56,7 @@ def test_a_row_updated_between_two_sinks_of_one_batch_is_the_same_in_all_of_them
     with psycopg.connect(database) as connection:
         copies = connection.execute("select * from copies order by id").fetchall()
     assert copies == [(1, "as read"), (2, "as read")]
-    assert copies == delta_rows(spark, tmp_path / "lake")
+    assert copies == sorted_rows(tmp_path / "lake")
     assert copies == [(row["id"], row["v"]) for row in meddler.rows]
 
 

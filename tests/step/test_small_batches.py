@@ -18,6 +18,7 @@ from floodmark.testing import FailingStore, RowsSource
 from floodmark.testing.servers import Broker
 from tests.sinks.delta.test_ways import jobs_started
 from tests.sinks.kafka.messages import values
+from tests.tables import rows_of
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -40,8 +41,8 @@ def some(first: int, last: int) -> list[dict[str, object]]:
     return [{"id": number, "v": f"v{number}"} for number in range(first, last + 1)]
 
 
-def table(spark: SparkSession, folder: Path) -> list[int]:
-    return sorted(row.id for row in spark.read.format("delta").load(str(folder)).collect())
+def table(folder: Path) -> list[int]:
+    return sorted(row.id for row in rows_of(folder))
 
 
 @pytest.mark.parametrize("mode", MODES)
@@ -56,7 +57,7 @@ def test_a_warm_batch_of_ten_rows_starts_one_spark_job(
     assert jobs_started(spark, lambda: job.run(spark, store)) == 1
     receipt = store.runs("small")[0]
     assert (receipt.rows_read, receipt.rows_written, receipt.written_by) == (10, {"delta": 10}, {"delta": "arrow"})
-    assert table(spark, tmp_path / "lake") == list(range(1, 21))
+    assert table(tmp_path / "lake") == list(range(1, 21))
 
 
 def test_small_files_go_through_arrow_with_their_dead_letters_and_quarantine(
@@ -78,7 +79,7 @@ def test_small_files_go_through_arrow_with_their_dead_letters_and_quarantine(
     assert (receipt.rows_read, receipt.rows_dead, receipt.rows_quarantined) == (3, 1, 1)
     assert set(receipt.written_by.values()) == {"arrow"}
     assert len(receipt.written_by) == 3
-    assert (job.run(spark, store).status, table(spark, tmp_path / "lake")) == ("nothing_new", [1])
+    assert (job.run(spark, store).status, table(tmp_path / "lake")) == ("nothing_new", [1])
 
 
 def test_a_transform_that_makes_too_many_rows_is_counted_as_it_reads(
@@ -110,7 +111,7 @@ def test_a_batch_that_was_written_by_arrow_and_not_committed_is_known_again_eith
         fm.Job("small", RowsSource(rows, SCHEMA), [sink]).run(spark, FailingStore(store, fail_on={"commit": 1}))
     receipt = fm.Job("small", RowsSource(rows, SCHEMA), [replace(sink, writer=again)]).run(spark, store)
     assert (receipt.recovered, receipt.rows_written, receipt.written_by) == (True, {"delta": 2}, {"delta": "arrow"})
-    assert table(spark, tmp_path / "lake") == [1, 2, 3, 4, 5]
+    assert table(tmp_path / "lake") == [1, 2, 3, 4, 5]
 
 
 @pytest.fixture

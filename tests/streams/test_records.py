@@ -10,6 +10,7 @@ import pytest
 import floodmark as fm
 from floodmark.errors import ConfigError, TransformFailed
 from floodmark.testing import ListSink, RowsSource
+from tests.tables import rows_of
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -47,7 +48,7 @@ def test_failed_records_go_to_the_dead_letters_and_the_function_runs_once_for_ea
     assert (receipt.rows_read, receipt.rows_dead, receipt.mark_after) == (4, 1, 4)
     assert sorted(row["id"] for row in first.rows) == sorted(row["id"] for row in second.rows) == [1, 4]
     assert sorted((tmp_path / "calls").read_text().split()) == ["0", "1", "4", "x"]
-    [dead] = spark.read.format("delta").load(str(tmp_path / "dead")).collect()
+    [dead] = rows_of(tmp_path / "dead")
     assert (dead["job"], dead["text"], dead["reason"]) == (
         "ids",
         '{"v": "x"}',

@@ -11,6 +11,7 @@ import yaml
 from confluent_kafka import Producer
 
 from tests.cli.conftest import CommandResult
+from tests.tables import rows_of
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -39,8 +40,8 @@ def append(spark: SparkSession, table: str, first: int) -> None:
     writer.option("delta.enableChangeDataFeed", "true").save(table)
 
 
-def target_rows(spark: SparkSession, folder: Path, column: str) -> list[object]:
-    return sorted(row[0] for row in spark.read.format("delta").load(f"{folder}/lake/target").select(column).collect())
+def target_rows(folder: Path, column: str) -> list[object]:
+    return sorted(row[0] for row in rows_of(folder / "lake" / "target", column))
 
 
 def test_a_stream_over_a_delta_table_is_taken_over(floodmark: Floodmark, folder: Path, spark: SparkSession) -> None:
@@ -54,7 +55,7 @@ def test_a_stream_over_a_delta_table_is_taken_over(floodmark: Floodmark, folder:
     imported = floodmark("marks", "import", "--from", f"checkpoint:{folder}/checkpoint", "--select", "moved", "--yes")
     ran = floodmark("run")
     assert (imported.code, ran.code) == (0, 0), imported.err + ran.err
-    assert target_rows(spark, folder, "id") == list(range(20, 30))
+    assert target_rows(folder, "id") == list(range(20, 30))
 
 
 def test_a_stream_over_a_topic_is_taken_over(
@@ -75,4 +76,4 @@ def test_a_stream_over_a_topic_is_taken_over(
     imported = floodmark("marks", "import", "--from", f"checkpoint:{folder}/checkpoint", "--select", "moved", "--yes")
     ran = floodmark("run")
     assert (imported.code, ran.code) == (0, 0), imported.err + ran.err
-    assert target_rows(spark, folder, "value") == [str(number) for number in range(10, 20)]
+    assert target_rows(folder, "value") == [str(number) for number in range(10, 20)]

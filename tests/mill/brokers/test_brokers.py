@@ -19,6 +19,7 @@ from floodmark.mill.brokers import elements_of
 from floodmark.sinks import Delta
 from floodmark.testing import RowsSource
 from tests.mill.cases import Joined, L, R
+from tests.tables import rows_of
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -74,7 +75,7 @@ def test_two_tables_are_joined_into_a_third(spark: SparkSession, tmp_path: Path)
     tree = join_streams(Order, JoinWith(Payment, get_field("id"), get_field("order_id")))
     store = stores.open("sqlite:///marks.db", folder=tmp_path)
     WaterMill(broker, settle, join_tree=tree, spark=spark, store=store).run()
-    found = spark.read.format("delta").load(str(tmp_path / "paid")).orderBy("id").collect()
+    found = sorted(rows_of(tmp_path / "paid"), key=lambda row: row.id)
     assert [(row.id, row.amount, row.placed.astimezone(timezone.utc), sorted(row.days)) for row in found] == [
         (1, amount, MOMENT, [date(2026, 2, 1), date(2026, 2, 1)]),
         (3, amount, MOMENT, [date(2026, 2, 3)]),

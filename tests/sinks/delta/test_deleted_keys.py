@@ -12,7 +12,8 @@ import pytest
 from floodmark.probes.delta import DeltaProbe
 from floodmark.sinks import Delta
 from floodmark.sinks.contract import Batch, is_atomic
-from tests.sinks.batches import NOON, batch, delta_rows, frame
+from tests.sinks.batches import NOON, batch, frame
+from tests.tables import sorted_rows
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -40,9 +41,9 @@ def test_an_older_row_does_not_bring_a_deleted_key_back(spark: SparkSession, tmp
     write(spark, sink, 1, (1, 1, "a"), (2, 1, "a"))
     write(spark, sink, 2, (1, 5, "D"), (3, 5, "D"))
     write(spark, sink, 3, (1, 3, "late"), (3, 4, "late"), (2, 2, "b"))
-    assert delta_rows(spark, tmp_path / "t") == [(2, 2, "b")]
+    assert sorted_rows(tmp_path / "t") == [(2, 2, "b")]
     write(spark, sink, 4, (1, 6, "again"), (3, 9, "new"))
-    assert delta_rows(spark, tmp_path / "t") == [(1, 6, "again"), (2, 2, "b"), (3, 9, "new")]
+    assert sorted_rows(tmp_path / "t") == [(1, 6, "again"), (2, 2, "b"), (3, 9, "new")]
 
 
 def test_a_delete_and_an_upsert_of_one_sequence_end_the_same_in_either_order(
@@ -52,14 +53,14 @@ def test_a_delete_and_an_upsert_of_one_sequence_end_the_same_in_either_order(
     sink = merge(tmp_path)
     write(spark, sink, 1, (1, 5, "D"), (2, 5, "a"))
     write(spark, sink, 2, (1, 5, "a"), (2, 5, "D"))
-    assert delta_rows(spark, tmp_path / "t") == []
+    assert sorted_rows(tmp_path / "t") == []
 
 
 def test_a_first_batch_of_deletes_is_remembered_too(spark: SparkSession, tmp_path: Path) -> None:
     """There was no table to merge with, and the row that it deletes may still come."""
     write(spark, merge(tmp_path), 1, (1, 5, "D"), (2, 1, "a"))
     write(spark, merge(tmp_path), 2, (1, 4, "late"))
-    assert delta_rows(spark, tmp_path / "t") == [(2, 1, "a")]
+    assert sorted_rows(tmp_path / "t") == [(2, 1, "a")]
 
 
 def test_batches_without_a_delete_make_no_second_table(spark: SparkSession, tmp_path: Path) -> None:
@@ -81,10 +82,10 @@ def test_a_repeat_adds_no_entry_and_a_batch_that_lacks_its_deletes_gets_them(
     with pytest.raises(OSError, match="after_merge"):
         write(spark, sink, 2, (1, 5, "D"))
     monkeypatch.undo()
-    assert (delta_rows(spark, tmp_path / "t"), entries.exists()) == ([], False)
+    assert (sorted_rows(tmp_path / "t"), entries.exists()) == ([], False)
     write(spark, sink, 2, (1, 5, "D"))
     write(spark, sink, 2, (1, 5, "D"))
-    assert [row[:2] for row in delta_rows(spark, entries)] == [(1, 5)]
+    assert [row[:2] for row in sorted_rows(entries)] == [(1, 5)]
 
 
 def test_deleted_keys_are_kept_for_a_time(spark: SparkSession, tmp_path: Path) -> None:
@@ -92,9 +93,9 @@ def test_deleted_keys_are_kept_for_a_time(spark: SparkSession, tmp_path: Path) -
     sink = merge(tmp_path, keep_deleted=timedelta(days=7))
     sink.write(frame(spark, SCHEMA, (1, 5, "D"), (2, 1, "a")), on(0, 1))
     sink.write(frame(spark, SCHEMA, (1, 4, "late")), on(7, 2))
-    assert delta_rows(spark, tmp_path / "t") == [(2, 1, "a")]
+    assert sorted_rows(tmp_path / "t") == [(2, 1, "a")]
     sink.write(frame(spark, SCHEMA, (1, 4, "later")), on(8, 3))
-    assert delta_rows(spark, tmp_path / "t") == [(1, 4, "later"), (2, 1, "a")]
+    assert sorted_rows(tmp_path / "t") == [(1, 4, "later"), (2, 1, "a")]
 
 
 def test_what_is_too_old_leaves_the_table_of_deleted_keys(
@@ -106,7 +107,7 @@ def test_what_is_too_old_leaves_the_table_of_deleted_keys(
     sink.write(frame(spark, SCHEMA, (1, 5, "D"), (2, 1, "a")), on(0, 1))
     sink.write(frame(spark, SCHEMA, (2, 5, "D")), on(30, 2))
     probe = DeltaProbe(str(tmp_path / "t__deleted"))
-    assert [row[:2] for row in delta_rows(spark, tmp_path / "t__deleted")] == [(2, 5)]
+    assert [row[:2] for row in sorted_rows(tmp_path / "t__deleted")] == [(2, 5)]
     assert probe.commits(probe.latest() - 1, probe.latest())[0].number == 2
 
 
@@ -116,7 +117,7 @@ def test_a_refresh_begins_with_its_own_deletes(spark: SparkSession, tmp_path: Pa
     write(spark, sink, 1, (1, 5, "D"), (2, 1, "a"))
     sink.write(frame(spark, SCHEMA, (1, 1, "a"), (2, 5, "D")), batch(2, kind="refresh"))
     write(spark, sink, 3, (1, 2, "b"), (2, 4, "late"))
-    assert delta_rows(spark, tmp_path / "t") == [(1, 2, "b")]
+    assert sorted_rows(tmp_path / "t") == [(1, 2, "b")]
 
 
 def test_only_a_merge_that_keeps_deleted_keys_takes_two_commits(tmp_path: Path) -> None:

@@ -18,7 +18,8 @@ from floodmark.probes.delta import DeltaProbe
 from floodmark.sinks import Delta
 from floodmark.sinks.contract import POSITION, Ordered, Recorded, Shaped
 from floodmark.sinks.delta.lock import table_lock
-from tests.sinks.batches import ID_V, BatchMaker, delta_rows, frame, no_session, on_disk
+from tests.sinks.batches import ID_V, BatchMaker, frame, no_session, on_disk
+from tests.tables import sorted_rows
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -28,12 +29,12 @@ LEDGER = "floodmark.prod.orders.delta"
 
 
 def test_an_append_makes_the_table_and_records_its_number_in_the_same_commit(
-    batch: BatchMaker, spark: SparkSession, ab: DataFrame, tmp_path: Path
+    batch: BatchMaker, ab: DataFrame, tmp_path: Path
 ) -> None:
     """Rows without their number, or a number without its rows, cannot exist."""
     sink = Delta(str(tmp_path))
     assert sink.write(ab, batch(1)) == 2
-    assert delta_rows(spark, tmp_path) == [(1, "a"), (2, "b")]
+    assert sorted_rows(tmp_path) == [(1, "a"), (2, "b")]
     assert sink.recorded(LEDGER, no_session) == Recorded(1, "d1")
     assert DeltaTable(tmp_path).version() == 0
 
@@ -87,7 +88,7 @@ def test_delta_itself_refuses_a_number_that_is_there(
     version = DeltaTable(tmp_path).version()
     there._commit(frame(spark, ID_V, (8, "late")), batch(5), exists=True)
     there._commit(frame(spark, ID_V, (8, "late")), batch(4), exists=True)
-    assert (DeltaTable(tmp_path).version(), delta_rows(spark, tmp_path)) == (version, [(1, "a"), (2, "b")])
+    assert (DeltaTable(tmp_path).version(), sorted_rows(tmp_path)) == (version, [(1, "a"), (2, "b")])
 
 
 @pytest.mark.parametrize(
@@ -95,15 +96,13 @@ def test_delta_itself_refuses_a_number_that_is_there(
     [Delta("t"), Delta("t", mode="replace", by=("id",)), Delta("t", mode="merge", key=("id",))],
     ids=["append", "replace by", "merge"],
 )
-def test_a_batch_without_rows_records_its_number(
-    batch: BatchMaker, spark: SparkSession, ab: DataFrame, tmp_path: Path, sink: Delta
-) -> None:
+def test_a_batch_without_rows_records_its_number(batch: BatchMaker, ab: DataFrame, tmp_path: Path, sink: Delta) -> None:
     """A batch whose rows were all filtered out is a batch all the same."""
     there = replace(sink, path=str(tmp_path))
     there.write(ab, batch(1))
     assert there.write(ab.where("id > 100"), batch(2)) == 0
     assert there.recorded(LEDGER, no_session) == Recorded(2, "d2")
-    assert delta_rows(spark, tmp_path) == [(1, "a"), (2, "b")]
+    assert sorted_rows(tmp_path) == [(1, "a"), (2, "b")]
 
 
 def test_a_missing_table_holds_no_rows_and_has_no_schema(tmp_path: Path) -> None:
@@ -130,8 +129,8 @@ def test_own_columns_never_reach_a_table(batch: BatchMaker, spark: SparkSession,
     rows = frame(spark, f"id long, {POSITION} long", (1, 1), (1, 2))
     Delta(str(tmp_path / "a")).write(rows, batch(1))
     Delta(str(tmp_path / "m"), mode="merge", key=("id",)).write(rows, batch(1))
-    assert delta_rows(spark, tmp_path / "a") == [(1,), (1,)]
-    assert delta_rows(spark, tmp_path / "m") == [(1,)]
+    assert sorted_rows(tmp_path / "a") == [(1,), (1,)]
+    assert sorted_rows(tmp_path / "m") == [(1,)]
 
 
 def test_two_ledgers_on_one_table_do_not_touch_each_other(
@@ -143,7 +142,7 @@ def test_two_ledgers_on_one_table_do_not_touch_each_other(
     second.write(frame(spark, ID_V, (3, "c")), batch(1))
     assert first.recorded("floodmark.prod.orders.one", no_session) == Recorded(7, "d7")
     assert second.recorded("floodmark.prod.orders.two", no_session) == Recorded(1, "d1")
-    assert len(delta_rows(spark, tmp_path)) == 3
+    assert len(sorted_rows(tmp_path)) == 3
 
 
 def test_appends_side_by_side_to_one_table_all_arrive(batch: BatchMaker, spark: SparkSession, tmp_path: Path) -> None:
@@ -152,7 +151,7 @@ def test_appends_side_by_side_to_one_table_all_arrive(batch: BatchMaker, spark: 
     rows = [frame(spark, "id long", (n,)) for n in range(3)]
     with ThreadPoolExecutor(3) as pool:
         assert list(pool.map(lambda sink, row: sink.write(row, batch(1)), sinks, rows)) == [1, 1, 1]
-    assert delta_rows(spark, tmp_path) == [(0,), (1,), (2,)]
+    assert sorted_rows(tmp_path) == [(0,), (1,), (2,)]
 
 
 def test_a_table_that_another_process_commits_to_is_waited_for_and_then_given_up(
@@ -218,7 +217,7 @@ def test_a_name_that_stands_for_another_table_by_now_is_asked_again_for_each_bat
     spark.sql(f"CREATE TABLE moved_sink USING delta LOCATION '{tmp_path / 'two'}'")
     assert sink.recorded(LEDGER, lambda: spark) is None
     sink.write(ab, batch(2))
-    assert [len(delta_rows(spark, tmp_path / name)) for name in ("one", "two")] == [2, 2]
+    assert [len(sorted_rows(tmp_path / name)) for name in ("one", "two")] == [2, 2]
     source._place.location_now(lambda: spark)
     assert source.fingerprint(lambda: spark) != before
     spark.sql("DROP TABLE moved_sink")

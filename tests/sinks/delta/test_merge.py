@@ -14,7 +14,8 @@ from floodmark.probes.delta import DeltaProbe
 from floodmark.sinks import Delta
 from floodmark.sinks.contract import POSITION, Batch, Recorded
 from floodmark.sinks.delta import members_table
-from tests.sinks.batches import ID_V, BatchMaker, delta_rows, frame, no_session
+from tests.sinks.batches import ID_V, BatchMaker, frame, no_session
+from tests.tables import rows_of, sorted_rows
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -31,7 +32,7 @@ def test_merge_updates_matched_keys_and_inserts_the_others(
     sink = Delta(str(tmp_path), mode="merge", key=("id",))
     assert sink.write(ab, batch(1)) == 2
     assert sink.write(frame(spark, ID_V, (2, "B"), (3, "c")), batch(2)) == 2
-    assert delta_rows(spark, tmp_path) == [(1, "a"), (2, "B"), (3, "c")]
+    assert sorted_rows(tmp_path) == [(1, "a"), (2, "B"), (3, "c")]
 
 
 def test_merge_keeps_the_row_with_the_highest_sequence(batch: BatchMaker, spark: SparkSession, tmp_path: Path) -> None:
@@ -39,7 +40,7 @@ def test_merge_keeps_the_row_with_the_highest_sequence(batch: BatchMaker, spark:
     schema = "id long, day int, n int, v string"
     rows = frame(spark, schema, (1, 1, 9, "old"), (1, 2, 1, "new"), (1, 2, None, "mid"), (2, None, 1, "only"))
     Delta(str(tmp_path), mode="merge", key=("id",), sequence=("day", "n")).write(rows, batch(1))
-    assert delta_rows(spark, tmp_path) == [(1, 2, 1, "new"), (2, None, 1, "only")]
+    assert sorted_rows(tmp_path) == [(1, 2, 1, "new"), (2, None, 1, "only")]
 
 
 def test_merge_never_overwrites_a_higher_sequence_that_is_stored(
@@ -51,7 +52,7 @@ def test_merge_never_overwrites_a_higher_sequence_that_is_stored(
     sink.write(frame(spark, schema, (1, 2, 5, "kept"), (2, 2, 5, "kept"), (3, 2, 5, "x"), (4, None, 1, "x")), batch(1))
     late = frame(spark, schema, (1, 2, 4, "late"), (2, 1, 9, "gone"), (3, 2, 5, "same"), (4, 1, None, "now"))
     assert sink.write(late, batch(2)) == 2
-    assert delta_rows(spark, tmp_path) == [(1, 2, 5, "kept"), (2, 2, 5, "kept"), (3, 2, 5, "same"), (4, 1, None, "now")]
+    assert sorted_rows(tmp_path) == [(1, 2, 5, "kept"), (2, 2, 5, "kept"), (3, 2, 5, "same"), (4, 1, None, "now")]
 
 
 def test_a_merge_in_which_nothing_wins_records_its_number(
@@ -72,17 +73,17 @@ def test_without_a_sequence_merge_goes_by_the_sources_position(
     sink.write(
         frame(spark, f"{ID_V}, {POSITION} struct<f:string,n:long>", (1, "x", ("b", 1)), (1, "y", ("a", 9))), batch(1)
     )
-    assert (delta_rows(spark, tmp_path), sink.needs_position()) == ([(1, "x")], True)
+    assert (sorted_rows(tmp_path), sink.needs_position()) == ([(1, "x")], True)
 
 
 def test_the_first_merge_makes_the_table_in_one_commit_with_the_feed_that_is_asked_for(
-    batch: BatchMaker, spark: SparkSession, ab: DataFrame, tmp_path: Path
+    batch: BatchMaker, ab: DataFrame, tmp_path: Path
 ) -> None:
     """There is nothing to merge with; whoever reads the table on needs its changes from the first row on."""
     Delta(str(tmp_path), mode="merge", key=("id",), change_feed=True).write(ab, batch(1))
     probe = DeltaProbe(str(tmp_path))
     assert (probe.refresh(), probe.feed_is_on(), probe.latest()) == (True, True, 0)
-    assert delta_rows(spark, tmp_path) == [(1, "a"), (2, "b")]
+    assert sorted_rows(tmp_path) == [(1, "a"), (2, "b")]
 
 
 @pytest.mark.parametrize("writer", ["auto", "spark"])
@@ -137,7 +138,7 @@ def test_a_tie_of_the_sequence_between_different_rows_stops_the_merge(
     sink.write(frame(spark, "id long, n int, v string", (1, 1, "x"), (1, 1, "y"), (1, 2, "z")), batch(1))
     with pytest.raises(SinkFailed):
         sink.write(frame(spark, "id long, n int, v string", (1, 3, "x"), (1, 3, "y")), batch(2))
-    assert delta_rows(spark, tmp_path) == [(1, 2, "z")]
+    assert sorted_rows(tmp_path) == [(1, 2, "z")]
 
 
 def test_a_null_key_stops_the_merge_and_names_the_column(
@@ -158,7 +159,7 @@ def test_delete_when_deletes_matched_keys_and_inserts_none(
     sink = Delta(str(tmp_path), mode="merge", key=("id",), delete_when="v = 'D'")
     sink.write(ab, batch(1))
     assert sink.write(frame(spark, ID_V, (1, "D"), (9, "D"), (3, "c")), batch(2)) == 2
-    assert delta_rows(spark, tmp_path) == [(2, "b"), (3, "c")]
+    assert sorted_rows(tmp_path) == [(2, "b"), (3, "c")]
 
 
 def test_a_merge_of_fewer_columns_leaves_the_others_alone(
@@ -168,7 +169,7 @@ def test_a_merge_of_fewer_columns_leaves_the_others_alone(
     sink = Delta(str(tmp_path), mode="merge", key=("id",))
     sink.write(ab, batch(1))
     sink.write(frame(spark, "id long", (1,), (3,)), batch(2))
-    found = spark.read.format("delta").load(str(tmp_path)).orderBy("id").collect()
+    found = sorted(rows_of(tmp_path), key=lambda row: row.id)
     assert [tuple(row) for row in found] == [(1, "a"), (2, "b"), (3, None)]
 
 
@@ -192,8 +193,8 @@ def test_merges_side_by_side_keep_their_transactions_apart(
     assert [table.name for table in spark.catalog.listTables("global_temp")] == []
 
 
-def delta_rows_by_key(spark: SparkSession, table: Path) -> list[tuple[Any, ...]]:
-    return [tuple(row) for row in spark.read.format("delta").load(str(table)).orderBy("sk").collect()]
+def rows_by_key(table: Path) -> list[tuple[Any, ...]]:
+    return [tuple(row) for row in sorted(rows_of(table), key=lambda row: row.sk)]
 
 
 def test_a_key_that_the_table_has_for_another_member_stops_the_batch(
@@ -204,9 +205,9 @@ def test_a_key_that_the_table_has_for_another_member_stops_the_batch(
     sink.write(frame(spark, MEMBERS, (-1, None, None, False), (1, "a", 1, False), (2, "b", 1, False)), batch(1))
     news = [(-1, None, None, False), (1, "a", 9, False), (2, "b", 1, True), (3, "c", 1, False)]
     sink.write(frame(spark, MEMBERS, *news), batch(2))
-    assert delta_rows_by_key(spark, tmp_path) == [(-1, None, None), (1, "a", 9), (3, "c", 1)]
+    assert rows_by_key(tmp_path) == [(-1, None, None), (1, "a", 9), (3, "c", 1)]
     with pytest.raises(SinkFailed, match="two members have the sk 1"):
         sink.write(frame(spark, MEMBERS, (1, "z", 5, False)), batch(3))
     with pytest.raises(SinkFailed, match="two members have the sk 3"):
         sink.write(frame(spark, MEMBERS, (3, "z", 5, True)), batch(3))
-    assert delta_rows_by_key(spark, tmp_path) == [(-1, None, None), (1, "a", 9), (3, "c", 1)]
+    assert rows_by_key(tmp_path) == [(-1, None, None), (1, "a", 9), (3, "c", 1)]

@@ -6,7 +6,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from floodmark.sinks import Scd2
-from tests.sinks.batches import delta_rows, frame
+from tests.sinks.batches import frame
+from tests.tables import rows_of, sorted_rows
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -31,9 +32,9 @@ def parse_event(key: str, event: str) -> tuple[str | None, int | None, str | Non
     return (None if key == "NULL" else key, int(at) if at else None, None if value == "~" else value, note or None)
 
 
-def version_lines(spark: SparkSession, folder: Path) -> dict[str, str]:
+def version_lines(folder: Path) -> dict[str, str]:
     """The table, a line per key: every version in order, an open end for the current one."""
-    found = spark.read.format("delta").load(str(folder / "t")).orderBy("k", "valid_from").collect()
+    found = sorted(rows_of(folder / "t"), key=lambda row: (row.k, row.valid_from))
     lines: dict[str, list[str]] = {}
     for row in found:
         lines.setdefault(row.k, []).append(version(row))
@@ -48,5 +49,5 @@ def version(row: Any) -> str:  # noqa: ANN401 - a Row of Spark has whatever colu
     return f"{value}{note}[{row.valid_from},{end}){mark}"
 
 
-def whole_table(spark: SparkSession, folder: Path) -> list[tuple[Any, ...]]:
-    return delta_rows(spark, folder / "t")
+def whole_table(folder: Path) -> list[tuple[Any, ...]]:
+    return sorted_rows(folder / "t")

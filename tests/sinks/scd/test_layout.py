@@ -45,7 +45,7 @@ def test_a_history_is_partitioned_and_its_log_is_not(spark: SparkSession, tmp_pa
     sink = history(tmp_path, partition_by=("v",))
     sink.write(events(spark, x="a@1"), batch(1))
     sink.write(events(spark, x="b@5"), batch(2))
-    assert version_lines(spark, tmp_path) == {"x": "a[1,5) b[5,)"}
+    assert version_lines(tmp_path) == {"x": "a[1,5) b[5,)"}
     partitions = [DeltaTable(tmp_path / name).metadata().partition_columns for name in ("t", "t__events")]
     assert partitions == [["v"], []]
 

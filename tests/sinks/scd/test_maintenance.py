@@ -27,7 +27,7 @@ def test_a_pruned_log_keeps_the_open_version_and_refuses_what_is_below(spark: Sp
     assert sink.prune(spark, 10) == 0
     sink.write(events(spark, x="d@25 a@9", y="b@12 a@7", z="b@3"), batch(2))
     refused = sink.refused(spark)
-    assert version_lines(spark, tmp_path) == {
+    assert version_lines(tmp_path) == {
         "x": "a[1,5) b/last[5,20) c[20,25) d[25,)",
         "y": "a[2,6) b[12,)",
         "z": "b[3,30) a[30,)",

@@ -35,7 +35,7 @@ def test_a_small_batch_starts_one_spark_job(spark: SparkSession, tmp_path: Path)
     sink = history(tmp_path)
     assert write(sink, events(spark, x="a@1", y="a@1"), 1) == "arrow"
     assert jobs_started(spark, lambda: write(sink, events(spark, x="b@5 D@9", y="a@4/new"), 2)) == 1
-    assert version_lines(spark, tmp_path) == {"x": "a[1,5) b[5,9)", "y": "a/new[1,)"}
+    assert version_lines(tmp_path) == {"x": "a[1,5) b[5,9)", "y": "a/new[1,)"}
 
 
 def test_either_way_goes_on_where_the_other_left_the_table(spark: SparkSession, tmp_path: Path) -> None:
@@ -48,7 +48,7 @@ def test_either_way_goes_on_where_the_other_left_the_table(spark: SparkSession, 
         write(sink, events(spark, x="D@7"), 4),
     ]
     assert ways == ["spark", "arrow", "spark", "arrow"]
-    assert version_lines(spark, tmp_path) == {"x": "a[1,5) b[5,7) c[9,)", "z": "a[1,)"}
+    assert version_lines(tmp_path) == {"x": "a[1,5) b[5,7) c[9,)", "z": "a[1,)"}
 
 
 def test_events_that_change_nothing_still_record_their_number(spark: SparkSession, tmp_path: Path) -> None:
@@ -57,7 +57,7 @@ def test_events_that_change_nothing_still_record_their_number(spark: SparkSessio
     write(sink, events(spark, x="a@1"), 1)
     assert write(sink, events(spark, x="a@1", NULL="b@2"), 2) == "arrow"
     recorded = sink.recorded("floodmark.prod.orders.scd2", lambda: spark)
-    assert (recorded and recorded.number, version_lines(spark, tmp_path)) == (2, {"x": "a[1,)"})
+    assert (recorded and recorded.number, version_lines(tmp_path)) == (2, {"x": "a[1,)"})
 
 
 def test_ties_that_arrival_decides_are_left_to_spark(spark: SparkSession, tmp_path: Path) -> None:
@@ -72,7 +72,7 @@ def test_a_small_snapshot_is_held_against_the_table_and_goes_through_arrow(spark
     sink = history(tmp_path, changes="snapshot", delete_when=None)
     write(sink, events(spark, x="a@1", y="a@1"), 1)
     assert write(sink, events(spark, x="b@5"), 2) == "arrow"
-    assert version_lines(spark, tmp_path) == {"x": "a[1,5) b[5,)", "y": "a[1,5)"}
+    assert version_lines(tmp_path) == {"x": "a[1,5) b[5,)", "y": "a[1,5)"}
 
 
 def test_a_log_that_was_pruned_is_left_to_spark(spark: SparkSession, tmp_path: Path) -> None:
@@ -81,7 +81,7 @@ def test_a_log_that_was_pruned_is_left_to_spark(spark: SparkSession, tmp_path: P
     write(sink, events(spark, x="a@1 b@5 c@9"), 1)
     sink.prune(spark, 6)
     assert write(sink, events(spark, x="d@12"), 2) == "spark"
-    assert version_lines(spark, tmp_path) == {"x": "a[1,5) b[5,9) c[9,12) d[12,)"}
+    assert version_lines(tmp_path) == {"x": "a[1,5) b[5,9) c[9,12) d[12,)"}
 
 
 def test_a_batch_that_was_cut_off_after_its_events_is_finished(
@@ -100,7 +100,7 @@ def test_a_batch_that_was_cut_off_after_its_events_is_finished(
             write(sink, events(spark, x="b@5"), 2)
     assert sink.partial_batch("floodmark.prod.orders.scd2", lambda: spark) == 2
     write(sink, events(spark, x="b@5"), 2)
-    assert version_lines(spark, tmp_path) == {"x": "a[1,5) b[5,)"}
+    assert version_lines(tmp_path) == {"x": "a[1,5) b[5,)"}
     assert DeltaTable(str(tmp_path / "t__events")).to_pyarrow_table().num_rows == 2
 
 
@@ -118,7 +118,7 @@ def test_a_table_that_another_changed_meanwhile_is_rebuilt_by_spark(
 
     monkeypatch.setattr(SmallBatch, "rebuild", touch)
     assert write(sink, events(spark, x="b@5"), 2) == "spark"
-    assert version_lines(spark, tmp_path) == {"x": "a[1,5) b[5,)"}
+    assert version_lines(tmp_path) == {"x": "a[1,5) b[5,)"}
 
 
 def test_a_small_batch_of_rows_without_a_place_is_kept_in_the_log(spark: SparkSession, tmp_path: Path) -> None:

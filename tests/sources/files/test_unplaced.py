@@ -13,6 +13,7 @@ from floodmark.sources.files.reading import MANY_BYTES, FileReading, Format
 from floodmark.sources.values import CORRUPT
 from tests.sources.files.folder import files, put
 from tests.sources.files.test_malformed import MALFORMED_LINES
+from tests.tables import rows_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -174,5 +175,5 @@ def test_a_job_takes_it_where_nobody_asks_for_the_place_of_a_row(
     receipt = job.run(spark, fm.stores.open("memory://"))
     assert (receipt.rows_read, receipt.rows_written, receipt.rows_dead) == (3, {"delta": 2}, 1)
     assert asked == ([] if is_less else ["jsonl"])
-    [letter] = spark.read.format("delta").load(str(tmp_path / "dead")).collect()
+    [letter] = rows_of(tmp_path / "dead")
     assert (letter.line, letter.text) == (2, '{"id":2} x')

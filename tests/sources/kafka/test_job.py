@@ -14,6 +14,7 @@ from floodmark.project.kinds.servers import KafkaSource
 from floodmark.testing import InjectedFailure
 from tests.sinks.kafka.messages import values
 from tests.sources.kafka.topics import JSON, alter, fill, offsets_of, put, put_slowly, recreate, until
+from tests.tables import rows_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -37,8 +38,8 @@ def job(source: fm.sources.Kafka, folder: Path, dead_letters: str | None = None)
     return fm.Job("orders", source, [sink], "select id, v from source", dead_letters=dead_letters, spool=spool)
 
 
-def ids(spark: SparkSession, folder: Path) -> list[int]:
-    return sorted(row.id for row in spark.read.format("delta").load(str(folder / "lake")).collect())
+def ids(folder: Path) -> list[int]:
+    return sorted(row.id for row in rows_of(folder / "lake"))
 
 
 def test_two_runs_deliver_every_message_once(kafka: Broker, topic: Topics, spark: SparkSession, tmp_path: Path) -> None:
@@ -51,7 +52,7 @@ def test_two_runs_deliver_every_message_once(kafka: Broker, topic: Topics, spark
     second, third = orders.run(spark, store), orders.run(spark, store)
     assert (first.mark_after, second.mark_after) == ({"0": 2, "1": 0}, {"0": 2, "1": 1})
     assert (second.rows_read, third.status) == (1, "nothing_new")
-    assert ids(spark, tmp_path) == [1, 2, 3]
+    assert ids(tmp_path) == [1, 2, 3]
 
 
 def test_what_cannot_be_parsed_is_put_aside(kafka: Broker, topic: Topics, spark: SparkSession, tmp_path: Path) -> None:
@@ -61,10 +62,9 @@ def test_what_cannot_be_parsed_is_put_aside(kafka: Broker, topic: Topics, spark:
     orders = job(fm.sources.Kafka(kafka.bootstrap, name, value=JSON), tmp_path, dead_letters=dead)
     put(kafka, name, '{"id": 1}', "oops", '{"id": 2}')
     receipt = orders.run(spark, fm.stores.open("memory"))
-    letters = spark.read.format("delta").load(dead).select("file", "line", "text").collect()
     assert (receipt.rows_read, receipt.rows_dead) == (3, 1)
-    assert ids(spark, tmp_path) == [1, 2]
-    assert [tuple(row) for row in letters] == [(f"{name}/0", 1, "oops")]
+    assert ids(tmp_path) == [1, 2]
+    assert [tuple(row) for row in rows_of(dead, "file", "line", "text")] == [(f"{name}/0", 1, "oops")]
 
 
 def test_without_dead_letters_nothing_is_written(
@@ -99,7 +99,7 @@ def test_several_topics_move_together(kafka: Broker, topic: Topics, spark: Spark
     put(kafka, other, '{"id": 2}', '{"id": 3}')
     orders = job(fm.sources.Kafka(kafka.bootstrap, [one, other], value=JSON), tmp_path)
     assert orders.run(spark, fm.stores.open("memory")).mark_after == {one: {"0": 1}, other: {"0": 2}}
-    assert ids(spark, tmp_path) == [1, 2, 3]
+    assert ids(tmp_path) == [1, 2, 3]
 
 
 @pytest.mark.crash
@@ -110,7 +110,7 @@ def test_a_compacted_topic_is_no_gap(kafka: Broker, topic: Topics, spark: SparkS
     until(lambda: 0 not in offsets_of(kafka, name))
     receipt = job(fm.sources.Kafka(kafka.bootstrap, name, value=JSON), tmp_path).run(spark, fm.stores.open("memory"))
     assert receipt.mark_after == {"0": 4}
-    assert ids(spark, tmp_path) == [offset + 1 for offset in offsets_of(kafka, name)]
+    assert ids(tmp_path) == [offset + 1 for offset in offsets_of(kafka, name)]
 
 
 def test_compacted_topic(kafka: Broker, topic: Topics, spark: SparkSession, tmp_path: Path) -> None:

@@ -12,6 +12,7 @@ from floodmark.errors import ConfigError, SourceUnreadable
 from floodmark.sources import Table
 from floodmark.sources.tables.cursor import Cursor
 from floodmark.testing import ListSink
+from tests.tables import sorted_rows
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -58,8 +59,7 @@ class Lake:
         return job.run(self.spark, self.store).rows_written.get("delta", 0)
 
     def rows(self, *columns: str) -> list[tuple[Any, ...]]:
-        read = self.spark.read.format("delta").load(str(self.folder / "copy")).select(*columns)
-        return sorted(map(tuple, read.collect()))
+        return sorted_rows(self.folder / "copy", *columns)
 
 
 @pytest.fixture

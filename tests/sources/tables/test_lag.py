@@ -20,6 +20,7 @@ from floodmark.sources.tables.cursor import Cursor
 from floodmark.sources.tables.postgres import jdbc_url
 from floodmark.testing import ListSink
 from tests.sources.tables.test_safety import look, mark_value, no_session, run
+from tests.tables import rows_of
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -89,7 +90,7 @@ def test_a_delta_table_gets_each_row_once(spark: SparkSession, orders: str, tmp_
     first = job.run(spark, store)
     run(orders, at(4, 45))
     second, third = job.run(spark, store), job.run(spark, store)
-    ids = sorted(row["id"] for row in spark.read.format("delta").load(f"{tmp_path}/lake").collect())
+    ids = sorted(row["id"] for row in rows_of(tmp_path / "lake"))
     assert ([first.rows_written, second.rows_written, third.status], ids) == (
         [{"delta": 3}, {"delta": 1}, "nothing_new"],
         [1, 2, 3, 4],

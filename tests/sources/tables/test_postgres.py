@@ -21,6 +21,7 @@ from floodmark.sources import Postgres
 from floodmark.sources.contract import Request
 from floodmark.sources.tables.cursor import Cursor
 from tests.sources.tables.reader import run
+from tests.tables import rows_of
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -318,7 +319,7 @@ class TestAJob:
         assert (again.status, again.mark_after, contents(tmp_path / "marks")) == ("nothing_new", 3, before)
         run(orders, "insert into o values (4, 'd')")
         assert job.run(spark, store=store).mark_after == 4
-        assert lake(spark, tmp_path) == [1, 2, 3, 4]
+        assert lake(tmp_path) == [1, 2, 3, 4]
 
     def test_an_empty_table_has_no_mark(self, spark: SparkSession, database: str, tmp_path: Path) -> None:
         """Then -7, -1, 0 arrive, and the mark is 0."""
@@ -327,7 +328,7 @@ class TestAJob:
         job = self.job(database, tmp_path)
         assert job.run(spark, store=store).mark_after is None
         run(database, "insert into o values (-7), (-1), (0)")
-        assert (job.run(spark, store=store).mark_after, lake(spark, tmp_path)) == (0, [-7, -1, 0])
+        assert (job.run(spark, store=store).mark_after, lake(tmp_path)) == (0, [-7, -1, 0])
 
     def test_latest_takes_only_what_comes(self, spark: SparkSession, orders: str, tmp_path: Path) -> None:
         """The mark is 3 after the first run, and nothing was delivered."""
@@ -336,7 +337,7 @@ class TestAJob:
         first = job.run(spark, store=store)
         assert (first.rows_read, first.mark_after) == (0, 3)
         run(orders, "insert into o values (4, 'd')")
-        assert (job.run(spark, store=store).mark_after, lake(spark, tmp_path)) == (4, [4])
+        assert (job.run(spark, store=store).mark_after, lake(tmp_path)) == (4, [4])
 
     def test_a_row_that_gets_its_cursor_later_replaces_itself(self, spark: SparkSession, database: str) -> None:
         """It was read without one, and comes again with it: into a merge, so it stands there once."""
@@ -384,8 +385,8 @@ def contents(folder: Path) -> dict[str, bytes]:
     return {str(path): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
 
 
-def lake(spark: SparkSession, folder: Path) -> list[int]:
-    return sorted(row.seq for row in spark.read.format("delta").load(str(folder / "lake")).collect())
+def lake(folder: Path) -> list[int]:
+    return sorted(row.seq for row in rows_of(folder / "lake"))
 
 
 def test_a_moment_is_the_same_to_python(spark: SparkSession, database: str) -> None:
