@@ -29,6 +29,7 @@ from observability.tasks import tables_of
 from observability.views import attach, view_names
 from tests.examples.documented import columns_in
 from tests.examples.story import PLATFORM, Story
+from tests.tables import columns_of, rows_of, sorted_rows
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -150,9 +151,9 @@ def test_bad_rows_wait_in_the_quarantine_with_their_reasons(first_run: FirstRun)
 
 def test_a_column_that_comes_on_the_second_day_reaches_silver(first_run: FirstRun) -> None:
     """Without inventing versions: the one that is closed has none of it."""
-    found = first_run.story.spark.read.format("delta").load(first_run.story.lake.silver("warehouses_scd"))
-    rows = found.where("warehouse_id = 'wh-0'").orderBy("valid_from").select("created_by", "is_current")
-    assert [tuple(row) for row in rows.collect()] == [(None, False), ("bob", True)]
+    found = rows_of(first_run.story.lake.silver("warehouses_scd"))
+    rows = sorted((row for row in found if row.warehouse_id == "wh-0"), key=lambda row: row.valid_from)
+    assert [(row.created_by, row.is_current) for row in rows] == [(None, False), ("bob", True)]
 
 
 def test_the_latest_row_of_a_thing_that_changed_twice_in_a_batch_is_the_last_one(first_run: FirstRun) -> None:
@@ -167,16 +168,15 @@ def test_the_latest_row_of_a_thing_that_changed_twice_in_a_batch_is_the_last_one
 
 def test_the_first_version_of_a_cluster_holds_since_it_was_created(first_run: FirstRun) -> None:
     """Later ones since their change."""
-    found = first_run.story.spark.read.format("delta").load(first_run.story.lake.silver("clusters_scd"))
-    changed = found.where("cluster_id = 'cl-1'").orderBy("valid_from").collect()
+    found = rows_of(first_run.story.lake.silver("clusters_scd"))
+    changed = sorted((row for row in found if row.cluster_id == "cl-1"), key=lambda row: row.valid_from)
     assert [row.valid_from for row in changed] == [changed[0].created_time, changed[1].updated_time]
 
 
 def test_the_pages_name_every_table_and_view_with_its_columns(first_run: FirstRun) -> None:
     """TABLES.md is compared with what is really there."""
-    read = first_run.story.spark.read.format("delta")
     paths = tables_of(first_run.story.lake) | {name: f"{first_run.story.lake.views()}/{name}" for name in view_names()}
-    assert columns_in(PLATFORM / "TABLES.md") == {name: read.load(path).columns for name, path in paths.items()}
+    assert columns_in(PLATFORM / "TABLES.md") == {name: columns_of(path) for name, path in paths.items()}
 
 
 def test_the_health_check_is_a_program_that_needs_no_spark(first_run: FirstRun) -> None:
@@ -239,8 +239,7 @@ def test_the_three_functions_and_the_job_move_the_same_mark(spark: SparkSession,
     task = {"notebook_path": "silver_workspace_by_hand", "base_parameters": {"home": lake.home, "schema": lake.schema}}
     action = Library((PLATFORM / "notebooks",)).action(Task.model_validate({"task_key": "t", "notebook_task": task}))
     assert str(action(around)).startswith("processed up to 20")
-    rows = spark.read.format("delta").load(lake.silver("workspace")).select("workspace_id", "status").collect()
-    assert sorted(map(tuple, rows)) == [
+    assert sorted_rows(lake.silver("workspace"), "workspace_id", "status") == [
         ("ws-1", "BANNED"),
         ("ws-2", "BANNED"),
         ("ws-3", "BANNED"),
