@@ -12,6 +12,7 @@ from floodmark.sinks.scd.small import SmallBatch
 from tests.sinks.batches import SMALL, UNKNOWN, batch, frame
 from tests.sinks.delta.test_ways import jobs_started
 from tests.sinks.scd.histories import events, history, version_lines
+from tests.tables import rows_of
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -49,6 +50,8 @@ def test_either_way_goes_on_where_the_other_left_the_table(spark: SparkSession, 
     ]
     assert ways == ["spark", "arrow", "spark", "arrow"]
     assert version_lines(tmp_path) == {"x": "a[1,5) b[5,7) c[9,)", "z": "a[1,)"}
+    by_spark = spark.read.format("delta").load(str(tmp_path / "t")).collect()
+    assert sorted(map(str, by_spark)) == sorted(map(str, rows_of(tmp_path / "t")))
 
 
 def test_events_that_change_nothing_still_record_their_number(spark: SparkSession, tmp_path: Path) -> None:
