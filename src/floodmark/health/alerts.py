@@ -9,6 +9,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, Protocol
 
+from floodmark.errors import ConfigError
 from floodmark.health.report import SEVERITY, Finding, Report
 from floodmark.logs import get_logger
 from floodmark.stores.extras import HEALTH, RecordExtras
@@ -185,6 +186,13 @@ class Email:
     user: str | None = None
     password: str | None = None
     security: Literal["none", "tls", "starttls"] = "none"
+
+    def __post_init__(self) -> None:
+        if self.user and self.security == "none":
+            raise ConfigError(
+                f"the login of {self.describe()} would go in the clear.",
+                hint='security="starttls" (port 587) or security="tls" (port 465)',
+            )
 
     def describe(self) -> str:
         return f"mail to {', '.join(self.to)}"
