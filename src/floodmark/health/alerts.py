@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal, Protocol
 
 from floodmark.errors import ConfigError
-from floodmark.health.report import SEVERITY, Finding, Report
+from floodmark.health.report import Finding, Report
 from floodmark.logs import get_logger
 from floodmark.stores.extras import HEALTH, RecordExtras
 from floodmark.stores.lease import change_record
@@ -73,19 +73,19 @@ class Subscription:
     def wants(self, alert: Alert) -> bool:
         if alert.kind in NOTICES:
             return alert.kind in self.on or (not self.on and alert.kind != SUMMARY)
-        loudness = [status.lower() for status in SEVERITY]
-        loud_enough = loudness.index(alert.severity) >= loudness.index(self.min_severity)
-        return loud_enough and (not self.on or alert.kind in self.on)
+        is_loud_enough = _rank(alert.severity) >= _rank(self.min_severity)
+        return is_loud_enough and (not self.on or alert.kind in self.on)
 
 
 def judge(report: Report, known: Mapping[str, str]) -> tuple[list[Alert], dict[str, str]]:
-    """What is new since `known` (alert id → severity), and what is known from now on."""
+    """What is new to somebody who knows of `known` (alert id → worst severity), and what is known from now on."""
     now_open = {alert.id: alert for alert in (_alert(each, report.timestamp) for each in _troubles(report))}
-    new = [alert for alert in now_open.values() if known.get(alert.id) != alert.severity]
+    new = [alert for alert in now_open.values() if _rank(alert.severity) > _rank(known.get(alert.id))]
     resolved = [
         _resolution(each, severity, report.timestamp) for each, severity in known.items() if each not in now_open
     ]
-    return new + resolved, {alert.id: alert.severity for alert in now_open.values()}
+    # the worst, not the last: whoever heard that it was critical has to hear of its end, however it ended
+    return new + resolved, {each: _worse(known.get(each), alert.severity) for each, alert in now_open.items()}
 
 
 def summary(report: Report) -> Alert:
@@ -112,6 +112,15 @@ def _send_to(alert: Alert, channel: Channel) -> list[str]:
         log.warning("alert not sent", alert=alert.id, channel=channel.describe(), error=str(error))
         return [f"{channel.describe()}: {error}"]
     return []
+
+
+def _rank(severity: str | None) -> int:
+    """How loud it is; not to know is as loud as a warning, as it is for the whole."""
+    return {"unknown": 1, "warning": 1, "critical": 2}.get(severity or "", 0)
+
+
+def _worse(known: str | None, severity: str) -> str:
+    return known if known is not None and _rank(known) >= _rank(severity) else severity
 
 
 def _troubles(report: Report) -> list[Finding]:
