@@ -88,6 +88,15 @@ def test_a_channel_hears_what_it_asked_for(on: tuple[str, ...], min_severity: Se
     assert len(pager.alerts) == hears
 
 
+@pytest.mark.parametrize(("min_severity", "statuses"), [("warning", ["open", "resolved"]), ("critical", [])])
+def test_what_could_not_be_looked_at_is_as_loud_as_a_warning(min_severity: Severity, statuses: list[str]) -> None:
+    """As it is for the whole report."""
+    pager = Pager()
+    alerts, known = judge(report("UNKNOWN"), {})
+    send([*alerts, *judge(report("HEALTHY"), known)[0]], [Subscription(pager, (), min_severity)])
+    assert [alert.status for alert in pager.alerts] == statuses
+
+
 def test_the_summary_goes_to_channels_that_name_it() -> None:
     """It comes with every look, so nobody gets it unasked; no severity holds it back."""
     notice, unasked, asked = summary(report("WARNING")), Pager(), Pager()

@@ -7,9 +7,19 @@ from pydantic import ValidationError
 
 from floodmark.project.kinds.monitoring import Alerts
 
+KINDS_OF_FINDINGS = (
+    "lag", "stale", "quality", "failed_run", "slow_run", "count", "stuck", "dead_letters", "sink_behind",
+)  # fmt: skip
+
 
 def mail_by(url: str) -> Alerts:
     return Alerts.model_validate({"to": "email", "url": url, "address": ["ops@test"], "sender": "floodmark@test"})
+
+
+@pytest.mark.parametrize("kind", KINDS_OF_FINDINGS)
+def test_a_channel_may_name_every_kind_that_health_finds(kind: str) -> None:
+    """Also a sink that lost batches, the worst of them."""
+    assert Alerts.model_validate({"to": "log", "on": [kind]}).on == (kind,)
 
 
 def test_a_login_without_tls_is_refused() -> None:
