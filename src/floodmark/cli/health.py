@@ -83,17 +83,17 @@ def examine_some(invocation: Invocation, select: Sequence[str], exclude: Sequenc
 
 
 def examine_and_alert(invocation: Invocation, *, quiet: bool = False, asks_sources: bool = True) -> Report:
-    """Look at everything; unless it is to be quiet, send alerts of what is new and remember it."""
-    from floodmark.health.alerts import HealthMemory, judge, remember, send, summary
-    from floodmark.health.checks import row_counts
+    """Look at everything; unless it is to be quiet, send channels what they have not heard, and remember it."""
+    from floodmark.health.alerts import announce, remember, send, summary
     from floodmark.project.health import examine_project, subscriptions_of
 
     project, site, store = invocation.loaded_project(), invocation.site(), invocation.store()
     report, before = examine_project(project, site, store, datetime.now(timezone.utc), asks_sources=asks_sources)
     if not quiet:
-        alerts, known = judge(report, before.alerts)
-        send([*alerts, summary(report)], subscriptions_of(project, site))
-        remember(store, HealthMemory(row_counts(report), known))
+        subscriptions = subscriptions_of(project, site)
+        after = announce(report, before, subscriptions)
+        send([summary(report)], subscriptions)
+        remember(store, after)
     return report
 
 
