@@ -64,7 +64,7 @@ def health(
 def metrics_text(invocation: Invocation, tables: TableLooks | None = None) -> str:
     """The numbers, for a collector of text files, a job that pushes them, or a page that is scraped."""
     from floodmark.health.metrics import exposition, metrics
-    from floodmark.project.check import rows_behind
+    from floodmark.project.backlog import rows_behind
     from floodmark.project.health import watch_of
 
     project, site, store = invocation.loaded_project(), invocation.site(), invocation.store()
