@@ -67,6 +67,28 @@ def test_a_loop_tells_a_failure_once_and_its_end(project: Path, floodmark: Flood
     assert heard(project) == [("failed_run", "open", "a"), ("failed_run", "resolved", "a")]
 
 
+@pytest.fixture
+def workflow(project: Path) -> Path:
+    """A workflow file whose one task is the job, and which asks for no notification."""
+    (project / "daily.json").write_text(json.dumps({"tasks": [{"task_key": "a", "max_retries": 0}]}))
+    return project
+
+
+def test_a_job_that_fails_in_a_workflow_is_told_after_it(workflow: Path, floodmark: Floodmark) -> None:
+    """As after `run`, and whatever the file asks for."""
+    assert floodmark("workflow", "run", "daily.json", tools=tools(Noting("a", [BROKEN]))).code == 1
+    assert heard(workflow) == [("failed_run", "open", "a")]
+
+
+def test_a_job_in_a_workflow_sends_the_events_of_its_runs(workflow: Path, floodmark: Floodmark) -> None:
+    """To where the project says that `run` sends them."""
+    file = workflow / "floodmark.yaml"
+    file.write_text(f"{file.read_text()}openlineage: {{file: events.jsonl}}\n")
+    floodmark("workflow", "run", "daily.json", tools=tools(Noting("a", [BROKEN])))
+    events = [json.loads(line) for line in (workflow / "events.jsonl").read_text().splitlines()]
+    assert [(event["eventType"], event["job"]["name"]) for event in events] == [("START", "a"), ("FAIL", "a")]
+
+
 def test_a_channel_that_fails_does_not_fail_the_run(folder: Path, floodmark: Floodmark) -> None:
     """A broken pager must not break the pipeline."""
     (folder / "floodmark.yaml").write_text(
