@@ -7,8 +7,10 @@ import select
 import signal
 import threading
 import time
-from collections.abc import Callable
+from collections import deque
+from collections.abc import Callable, Hashable, Mapping
 from contextlib import contextmanager
+from queue import Empty, SimpleQueue
 from typing import TYPE_CHECKING, TypeVar
 
 if TYPE_CHECKING:
@@ -16,6 +18,7 @@ if TYPE_CHECKING:
     from types import FrameType
 
 Answer = TypeVar("Answer")
+Key = TypeVar("Key", bound=Hashable)
 SILENT_SECONDS = 2.0
 """So long may one wait without a word."""
 SIGNALLED = 128
@@ -38,6 +41,31 @@ def patiently(
             if time.monotonic() > deadline or not passing(error):
                 raise
         time.sleep(pause_seconds)
+
+
+def answers_in_time(
+    questions: Mapping[Key, Callable[[], Answer]], patience_seconds: float | None, *, at_once: int
+) -> dict[Key, Answer]:
+    """By key the answers to questions that raise nothing, so many asked at once; absent is who was silent for too long.
+
+    Patience is with silence: it begins again with every answer, so that many who answer are all heard. None: no end.
+    """
+    waiting, asked, found = deque(questions), set[Key](), dict[Key, Answer]()
+    answers: SimpleQueue[tuple[Key, Answer]] = SimpleQueue()
+    while waiting or asked:
+        while waiting and len(asked) < at_once:
+            key = waiting.popleft()
+            asked.add(key)
+            # a daemon: a process that has all it waited for ends, whoever is silent still
+            threading.Thread(target=lambda key=key: answers.put((key, questions[key]())), daemon=True).start()
+        try:
+            key, answer = answers.get(timeout=patience_seconds)
+        except Empty:
+            asked.clear()
+            continue
+        found[key] = answer
+        asked.discard(key)
+    return found
 
 
 def doubling_pause(first_seconds: float, failures: int, longest_seconds: float) -> float:

@@ -4,8 +4,12 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable
+import socket
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from datetime import datetime, timezone
+from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 
 import pyarrow as pa
@@ -87,6 +91,46 @@ def test_an_alert_is_told_once_and_again_when_it_ends(project: Path, floodmark: 
     floodmark("health")
     lines = [json.loads(line) for line in (project / "alerts.jsonl").read_text().splitlines()]
     assert [(line["id"], line["status"]) for line in lines] == [("count:prices", "open"), ("count:prices", "resolved")]
+
+
+class Hook(BaseHTTPRequestHandler):
+    """Keeps what it is posted."""
+
+    def do_POST(self) -> None:
+        body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+        self.server.alerts.append((body["id"], body["status"]))  # type: ignore[attr-defined]
+        self.send_response(200)
+        self.end_headers()
+
+    def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - the base class calls it so
+        """Quiet."""
+
+
+@contextmanager
+def hook_at(port: int) -> Iterator[list[tuple[str, str]]]:
+    """A webhook on this port, and what it hears: the id and status of each alert."""
+    server = HTTPServer(("127.0.0.1", port), Hook)
+    server.alerts = alerts = []  # type: ignore[attr-defined, var-annotated]
+    thread = threading.Thread(target=server.serve_forever, daemon=True)
+    thread.start()
+    yield alerts
+    server.shutdown()
+    server.server_close()
+    thread.join()
+
+
+def test_a_channel_that_was_down_hears_of_the_alert_once_it_is_up(project: Path, floodmark: Floodmark) -> None:
+    """What it still has to hear is in the store; the other channel hears nothing twice."""
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+    hook = f'{{to: webhook, url: "http://127.0.0.1:{port}/hook"}}'
+    (project / "floodmark.yaml").write_text(PROJECT.replace("alerts: [", f"alerts: [{hook}, "))
+    floodmark("health")
+    with hook_at(port) as alerts:
+        floodmark("health")
+        floodmark("health")
+    assert alerts == [("count:prices", "open")]
+    assert len((project / "alerts.jsonl").read_text().splitlines()) == 1
 
 
 def test_quiet_sends_nothing_and_remembers_nothing(project: Path, floodmark: Floodmark) -> None:

@@ -20,7 +20,7 @@ OPEN = Alert("stale:orders", "stale", "orders", "warning", "open", "STALE", NOON
 
 
 @dataclass(frozen=True)
-class Heard:
+class Pager:
     """A channel that keeps what it hears, or fails."""
 
     alerts: list[Alert] = field(default_factory=list)
@@ -46,6 +46,10 @@ def report(status: Status) -> Report:
         ({"stale:orders": "warning"}, "WARNING", []),
         ({"stale:orders": "warning"}, "CRITICAL", [("critical", "open")]),
         ({"stale:orders": "warning"}, "HEALTHY", [("warning", "resolved")]),
+        ({"stale:orders": "critical"}, "WARNING", []),
+        ({"stale:orders": "critical"}, "UNKNOWN", []),
+        ({"stale:orders": "warning"}, "UNKNOWN", []),
+        ({"stale:orders": "unknown"}, "CRITICAL", [("critical", "open")]),
         ({}, "HEALTHY", []),
     ],
 )
@@ -62,20 +66,40 @@ def test_what_was_told_is_known_the_next_time() -> None:
     assert judge(report("WARNING"), {})[1] == {"stale:orders": "warning"}
 
 
+@pytest.mark.parametrize("between", ["UNKNOWN", "WARNING"])
+@pytest.mark.parametrize("min_severity", ["warning", "critical"])
+def test_whoever_heard_of_trouble_hears_that_it_is_over(between: Status, min_severity: Severity) -> None:
+    """Also where it was less bad, or could not be seen, before it ended."""
+    pager, known = Pager(), {"stale:orders": "critical"}
+    _, known = judge(report(between), known)
+    alerts, known = judge(report("HEALTHY"), known)
+    send(alerts, [Subscription(pager, (), min_severity)])
+    assert ([alert.status for alert in pager.alerts], known) == (["resolved"], {})
+
+
 @pytest.mark.parametrize(
     ("on", "min_severity", "hears"),
     [((), "warning", 1), (("stale",), "warning", 1), (("lag",), "warning", 0), ((), "critical", 0)],
 )
 def test_a_channel_hears_what_it_asked_for(on: tuple[str, ...], min_severity: Severity, hears: int) -> None:
     """Kinds, from a severity on."""
-    pager = Heard()
+    pager = Pager()
     send([OPEN], [Subscription(pager, on, min_severity)])
     assert len(pager.alerts) == hears
 
 
+@pytest.mark.parametrize(("min_severity", "statuses"), [("warning", ["open", "resolved"]), ("critical", [])])
+def test_what_could_not_be_looked_at_is_as_loud_as_a_warning(min_severity: Severity, statuses: list[str]) -> None:
+    """As it is for the whole report."""
+    pager = Pager()
+    alerts, known = judge(report("UNKNOWN"), {})
+    send([*alerts, *judge(report("HEALTHY"), known)[0]], [Subscription(pager, (), min_severity)])
+    assert [alert.status for alert in pager.alerts] == statuses
+
+
 def test_the_summary_goes_to_channels_that_name_it() -> None:
     """It comes with every look, so nobody gets it unasked; no severity holds it back."""
-    notice, unasked, asked = summary(report("WARNING")), Heard(), Heard()
+    notice, unasked, asked = summary(report("WARNING")), Pager(), Pager()
     send([notice], [Subscription(unasked), Subscription(asked, ("summary",), "critical")])
     assert (unasked.alerts, asked.alerts) == ([], [notice])
     assert (notice.status, notice.message) == ("note", "WARNING, 1 findings; orders data_freshness WARNING: STALE")
@@ -83,8 +107,8 @@ def test_the_summary_goes_to_channels_that_name_it() -> None:
 
 def test_a_channel_that_fails_does_not_keep_the_others_from_hearing() -> None:
     """Nor does it raise."""
-    pager = Heard()
-    assert send([OPEN], [Subscription(Heard(fails=True)), Subscription(pager)]) == ["pager: no answer"]
+    pager = Pager()
+    assert send([OPEN], [Subscription(Pager(fails=True)), Subscription(pager)]) == ["pager: no answer"]
     assert pager.alerts == [OPEN]
 
 

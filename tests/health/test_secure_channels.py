@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 import trustme
 
+from floodmark.errors import ConfigError
 from floodmark.health.alerts import Alert, Email, Subscription, Webhook, send
 from tests.health.mail_server import MailServer, mail_server
 
@@ -89,6 +90,14 @@ def test_a_mail_without_a_login_may_go_in_the_clear() -> None:
     with mail_server() as server:
         assert mailed_by(server, "none", user=None) == []
     assert (server.sessions[0].login, "3 days behind" in server.sessions[0].mail) == (None, True)
+
+
+def test_a_login_that_would_go_in_the_clear_is_refused() -> None:
+    """When the channel is made, before any server hears of it; the password is not in the message."""
+    with pytest.raises(ConfigError, match="in the clear") as refused:
+        Email(("ops@test",), "floodmark@test", user="me", password="hunter2")
+    assert "starttls" in (refused.value.hint or "")
+    assert "hunter2" not in str(refused.value)
 
 
 class Hook(BaseHTTPRequestHandler):

@@ -18,7 +18,8 @@ from deltalake import DeltaTable, write_deltalake
 import floodmark as fm
 from floodmark.hwm import VersionHWM
 from floodmark.project import check
-from floodmark.project.check import CheckResult, JobCheck, exit_code, rows_behind, sinks_behind
+from floodmark.project.backlog import rows_behind, sinks_behind
+from floodmark.project.check import CheckResult, JobCheck, exit_code
 from floodmark.project.kinds import Site
 from floodmark.project.models import JobModel
 from floodmark.sources.contract import Source

@@ -14,17 +14,15 @@ from floodmark.errors import TaskFailed
 from floodmark.health import (
     AlertFile,
     AlertLog,
-    HealthMemory,
     JobWatch,
     Limits,
     Subscription,
     TableWatch,
     Watch,
+    announce,
     examine,
-    judge,
     recall,
     remember,
-    row_counts,
     send,
     summary,
 )
@@ -160,10 +158,10 @@ def health_report(lake: Lake, store: MarkStore) -> Report:
     jobs = tuple(JobWatch(job.name) for job in all_jobs(lake))
     before = recall(store)
     report = examine(Watch(tables, jobs), store, datetime.now(timezone.utc), before.counts)
-    alerts, known = judge(report, before.alerts)
     channel = AlertFile(str(Path(lake.disk, "alerts.jsonl"))) if lake.disk else AlertLog()
-    send([*alerts, summary(report)], [Subscription(channel), Subscription(channel, on=("summary",))])
-    remember(store, HealthMemory(row_counts(report), known))
+    after = announce(report, before, [Subscription(channel)])
+    send([summary(report)], [Subscription(channel, on=("summary",))])
+    remember(store, after)
     return report
 
 

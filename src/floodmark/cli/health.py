@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import datetime, timezone
 from typing import TYPE_CHECKING, Annotated
@@ -22,11 +23,12 @@ from floodmark.cli.output import (
     print_table,
     words,
 )
-from floodmark.errors import ConfigError, FloodmarkError
+from floodmark.errors import ConfigError, FloodmarkError, StoreUnreachable
 from floodmark.logs import get_logger
 
 if TYPE_CHECKING:
-    from floodmark.health.report import Report
+    from floodmark.health.alerts import HealthMemory
+    from floodmark.health.report import Finding, Report
     from floodmark.health.tables import TableLooks
     from floodmark.stores.record import Receipt
 
@@ -51,8 +53,11 @@ def health(
         return
     if jobs or select or exclude:
         report = examine_some(ctx.obj, words(jobs, select), exclude or ())
+    elif quiet:
+        report = examine_and_alert(ctx.obj, quiet=True)
     else:
-        report = examine_and_alert(ctx.obj, quiet=quiet)
+        with AlertBeat(ctx.obj).telling_of_outage():
+            report = examine_and_alert(ctx.obj)
     document = report.serialize()
     if as_json:
         print_json(document)
@@ -64,7 +69,7 @@ def health(
 def metrics_text(invocation: Invocation, tables: TableLooks | None = None) -> str:
     """The numbers, for a collector of text files, a job that pushes them, or a page that is scraped."""
     from floodmark.health.metrics import exposition, metrics
-    from floodmark.project.check import rows_behind
+    from floodmark.project.backlog import rows_behind
     from floodmark.project.health import watch_of
 
     project, site, store = invocation.loaded_project(), invocation.site(), invocation.store()
@@ -83,17 +88,17 @@ def examine_some(invocation: Invocation, select: Sequence[str], exclude: Sequenc
 
 
 def examine_and_alert(invocation: Invocation, *, quiet: bool = False, asks_sources: bool = True) -> Report:
-    """Look at everything; unless it is to be quiet, send alerts of what is new and remember it."""
-    from floodmark.health.alerts import HealthMemory, judge, remember, send, summary
-    from floodmark.health.checks import row_counts
+    """Look at everything; unless it is to be quiet, send channels what they have not heard, and remember it."""
+    from floodmark.health.alerts import announce, remember, send, summary
     from floodmark.project.health import examine_project, subscriptions_of
 
     project, site, store = invocation.loaded_project(), invocation.site(), invocation.store()
     report, before = examine_project(project, site, store, datetime.now(timezone.utc), asks_sources=asks_sources)
     if not quiet:
-        alerts, known = judge(report, before.alerts)
-        send([*alerts, summary(report)], subscriptions_of(project, site))
-        remember(store, HealthMemory(row_counts(report), known))
+        subscriptions = subscriptions_of(project, site)
+        after = announce(report, before, subscriptions)
+        send([summary(report)], subscriptions)
+        remember(store, after)
     return report
 
 
@@ -111,6 +116,8 @@ class AlertBeat:
     clock: Callable[[], float] = time.monotonic
     _last: float | None = None
     _failed: set[str] = field(default_factory=set)
+    _outage: HealthMemory | None = None
+    """Who heard that the store is lost: only this process knows, so a next one tells of it again, and of no end."""
 
     def after_run(self, receipt: Receipt) -> None:
         """A tick of a loop."""
@@ -129,6 +136,39 @@ class AlertBeat:
             examine_and_alert(self.invocation, asks_sources=False)  # the run has just asked them
         except FloodmarkError as error:
             log.warning("alerts could not be judged", reason=error.message)
+            if isinstance(error, StoreUnreachable):
+                self.tell_of_outage(error)
+        else:
+            self._tell_of_store()
+
+    @contextmanager
+    def telling_of_outage(self) -> Iterator[None]:
+        """A store that is lost within the block is told to the channels, and stays the error that it is."""
+        try:
+            yield
+        except StoreUnreachable as error:
+            self.tell_of_outage(error)
+            raise
+
+    def tell_of_outage(self, error: StoreUnreachable) -> None:
+        """As a failed run: there is no memory to judge by, and every run fails."""
+        from floodmark.health.alerts import HealthMemory
+        from floodmark.health.report import Finding
+
+        self._outage = self._outage or HealthMemory(deliveries={})
+        message = self.invocation.scrub(error.message)
+        self._tell_of_store(Finding("processing_offsets", "mark store", "CRITICAL", message, {}, "failed_run"))
+
+    def _tell_of_store(self, *findings: Finding) -> None:
+        """That it is lost; without a finding, that it is back, to those who heard of the loss."""
+        from floodmark.health.alerts import announce
+        from floodmark.health.report import Report
+        from floodmark.project.health import subscriptions_of
+
+        if self._outage is None:
+            return
+        subscriptions = subscriptions_of(self.invocation.loaded_project(), self.invocation.site())
+        self._outage = announce(Report(datetime.now(timezone.utc), findings), self._outage, subscriptions)
 
 
 def _print(report: Report) -> None:

@@ -33,7 +33,7 @@ from floodmark.cli.output import (
 )
 from floodmark.cli.plan import with_mills
 from floodmark.cli.progress import Progress, said_in_lines, shown_on_terminal
-from floodmark.errors import ConfigError
+from floodmark.errors import ConfigError, StoreUnreachable
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -92,27 +92,29 @@ def run(
     if loops and at_once > 1:
         raise ConfigError("--jobs is for one run: a loop runs its jobs in turn.", hint="leave out --jobs or --loop")
     stop_at_mistakes(ctx.obj, words(jobs, select), exclude or ())
-    command = RunCommand(ctx.obj, options, as_json, at_once)
-    chosen = words(jobs, select)
-    if retry_failed:
-        failed = failed_jobs(command.invocation, chosen, exclude or ())
-        if not failed:
-            command.summarise([])
+    alerts = AlertBeat(ctx.obj)
+    with nullcontext() if dry_run else alerts.telling_of_outage():
+        command = RunCommand(ctx.obj, options, as_json, at_once, alerts)
+        chosen = words(jobs, select)
+        if retry_failed:
+            failed = failed_jobs(command.invocation, chosen, exclude or ())
+            if not failed:
+                command.summarise([])
+                return
+            chosen, exclude = failed, None
+        console: Literal["stdout", "stderr"] = "stderr" if as_json else "stdout"
+        jobs_of = partial(command.invocation.jobs, exclude=exclude or (), console=console)
+        with command.showing(Progress()):  # a module may need Spark while it is imported
+            built = with_mills(command.invocation, chosen, jobs_of, console)
+        if dry_run:
+            command.plan(built)
             return
-        chosen, exclude = failed, None
-    console: Literal["stdout", "stderr"] = "stderr" if as_json else "stdout"
-    jobs_of = partial(command.invocation.jobs, exclude=exclude or (), console=console)
-    with command.showing(Progress()):  # a module may need Spark while it is imported
-        built = with_mills(command.invocation, chosen, jobs_of, console)
-    if dry_run:
-        command.plan(built)
-        return
-    if metrics_addr is not None and not loops:
-        raise ConfigError(
-            "--metrics-addr shows the numbers of a loop.", hint="add --loop, or `floodmark health --metrics`"
-        )
-    with command.metrics_at(metrics_addr):
-        code = command.loop(built, every) if loops else command.once(built)
+        if metrics_addr is not None and not loops:
+            raise ConfigError(
+                "--metrics-addr shows the numbers of a loop.", hint="add --loop, or `floodmark health --metrics`"
+            )
+        with command.metrics_at(metrics_addr):
+            code = command.loop(built, every) if loops else command.once(built)
     raise typer.Exit(code)
 
 
@@ -144,11 +146,13 @@ def refuse_contradictions(options: RunRequest, *, loops: bool, dry_run: bool) ->
 class RunCommand:
     """One call of `run`: where jobs get their store and session, and where their outcomes are printed."""
 
-    def __init__(self, invocation: Invocation, options: RunRequest, as_json: bool, at_once: int = 1) -> None:
+    def __init__(
+        self, invocation: Invocation, options: RunRequest, as_json: bool, at_once: int, alerts: AlertBeat
+    ) -> None:
         self.invocation, self.as_json, self.at_once = invocation, as_json, at_once
         self.options = replace(options, listeners=listeners_of(invocation))
         self.totals: dict[str, Receipt] = {}
-        self.alerts = AlertBeat(invocation)
+        self.alerts = alerts
         self.count: Callable[[Receipt], None] = lambda _receipt: None
 
     def plan(self, jobs: Sequence[Job | MillJob]) -> None:
@@ -171,8 +175,14 @@ class RunCommand:
                 cleaner.after(outcome.receipt)
         places = {job.name: place for place, job in enumerate(jobs)}
         self.summarise(sorted((each.receipt for each in outcomes), key=lambda receipt: places[receipt.job]))
-        self.alerts.judge()
+        self.judge_alerts(outcomes)
         return exit_code(outcomes)
+
+    def judge_alerts(self, outcomes: Sequence[Outcome]) -> None:
+        """At the end; a run that lost the store left no receipt there by which it could be judged."""
+        for error in [each.error for each in outcomes if isinstance(each.error, StoreUnreachable)][:1]:
+            self.alerts.tell_of_outage(error)
+        self.alerts.judge()
 
     def outcomes(self, jobs: Sequence[Job | MillJob], stopping: StopRequest) -> Iterator[Outcome]:
         """How each job ended, as it ends: in turn, or so many at once as were asked for, and mills after them."""

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from floodmark.cli.health import AlertBeat
 from floodmark.cli.interruption import STOPPING
 from floodmark.cli.invocation import Invocation
 from floodmark.cli.output import AsJson, message_and_hint, print_failure, print_json, print_line
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     from floodmark.jobs.workflow.code import Library
     from floodmark.jobs.workflow.document import Moment, NotifyingPart, Workflow
     from floodmark.jobs.workflow.running import TaskEnd, WorkflowResult, WorkflowRun
+    from floodmark.step.listeners import RunListener
 
 
 app = typer.Typer(add_completion=False, no_args_is_help=True, help="Run or check the tasks of a Databricks-Jobs file.")
@@ -111,6 +113,7 @@ class WorkflowCommand:
     ) -> None:
         self.invocation, self.workflow, self.file, self.as_json = invocation, workflow, file, as_json
         self.given = given or {}
+        self.alerts = AlertBeat(invocation)
 
     def once(self, chosen: frozenset[str] | None) -> int:
         """One run; SIGTERM lets the tasks under way finish and skips the rest."""
@@ -138,12 +141,13 @@ class WorkflowCommand:
             return keep_schedule(self.workflow, self.invocation.store(), run_at, stopping.wait)
 
     def workflow_run(self, wait: Callable[[float], bool]) -> WorkflowRun:
+        from floodmark.cli.run import listeners_of
         from floodmark.jobs.workflow.running import WorkflowRun
         from floodmark.jobs.workflow.surroundings import Surroundings
 
         around = Surroundings(self.invocation.session(), self.invocation.store())
-        start = self.notices().announce_start
-        return WorkflowRun(self.workflow, self.library(wait), around, wait, self.report, start, given=self.given)
+        library, start = self.library(wait, listeners_of(self.invocation)), self.notices().announce_start
+        return WorkflowRun(self.workflow, library, around, wait, self.report, start, given=self.given)
 
     def notices(self) -> Notices:
         """Where the file's notifications go."""
@@ -153,22 +157,27 @@ class WorkflowCommand:
         return Notices(self.workflow, subscriptions_of(project, site), self.invocation.scrub)
 
     def announce(self, finished: WorkflowResult) -> None:
-        """The end of a run, on the screen and through the alert channels."""
+        """The end of a run, on the screen and through the alert channels, with what health finds then."""
         self.summarise(finished)
         self.notices().announce_end(finished)
+        self.alerts.judge()
 
-    def library(self, wait: Callable[[float], bool] = lambda _seconds: False) -> Library:
+    def library(
+        self, wait: Callable[[float], bool] = lambda _seconds: False, listeners: tuple[RunListener, ...] = ()
+    ) -> Library:
         """The code of the tasks: files beside the workflow and the project, its jobs and its registered functions."""
         from floodmark.jobs.running import Outcome, Runner
         from floodmark.jobs.workflow.code import Library
         from floodmark.locations import load_name
+        from floodmark.step.work import RunRequest
 
         project, folder = self.invocation.loaded_project(), self.invocation.document().folder
         names = [job.name for job in project.jobs]
 
         def run_job(name: str) -> Outcome:
             (job,) = self.invocation.jobs([name], console="stderr" if self.as_json else "stdout")
-            return Runner(self.invocation.store(), self.invocation.session()).run_patiently(job, wait)
+            request = RunRequest(listeners=listeners)
+            return Runner(self.invocation.store(), self.invocation.session(), request).run_patiently(job, wait)
 
         wanted = {key: name for key, name in project.tasks.items() if key in self.workflow.needs()}
         functions = {key: load_name(name, folder) for key, name in wanted.items()}

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from floodmark.health.alerts import HealthMemory as HealthMemory
     from floodmark.health.alerts import Subscription as Subscription
     from floodmark.health.alerts import Webhook as Webhook
+    from floodmark.health.alerts import announce as announce
     from floodmark.health.alerts import judge as judge
     from floodmark.health.alerts import recall as recall
     from floodmark.health.alerts import remember as remember

@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from datetime import datetime
+from hashlib import sha256
 from pathlib import Path
+from time import monotonic
 from typing import TYPE_CHECKING, Literal, Protocol
 
-from floodmark.health.report import SEVERITY, Finding, Report
+from floodmark.errors import ConfigError
+from floodmark.health.checks import row_counts
+from floodmark.health.report import Finding, Report
 from floodmark.logs import get_logger
-from floodmark.stores.extras import HEALTH, RecordExtras
+from floodmark.stores.extras import DELIVERIES, HEALTH, RecordExtras
 from floodmark.stores.lease import change_record
 from floodmark.stores.record import JobRecord
 
@@ -72,19 +76,37 @@ class Subscription:
     def wants(self, alert: Alert) -> bool:
         if alert.kind in NOTICES:
             return alert.kind in self.on or (not self.on and alert.kind != SUMMARY)
-        loudness = [status.lower() for status in SEVERITY]
-        loud_enough = loudness.index(alert.severity) >= loudness.index(self.min_severity)
-        return loud_enough and (not self.on or alert.kind in self.on)
+        is_loud_enough = _rank(alert.severity) >= _rank(self.min_severity)
+        return is_loud_enough and (not self.on or alert.kind in self.on)
+
+
+def announce(
+    report: Report,
+    memory: HealthMemory,
+    subscriptions: Sequence[Subscription],
+    clock: Callable[[], float] = monotonic,
+) -> HealthMemory:
+    """Send every channel what it has not heard yet, and give what health remembers from now on.
+
+    What a channel could not be sent is sent with the next examination; an end, only to a channel that heard of it.
+    """
+    groups: dict[str, list[Subscription]] = {}
+    for each in subscriptions:
+        groups.setdefault(_key(each.channel), []).append(each)
+    known = {key: _known(memory, key, group, report) for key, group in groups.items()}
+    deliveries = {key: _deliver(report, group, known[key], clock) for key, group in groups.items()}
+    return HealthMemory(row_counts(report), {alert.id: alert.severity for alert in _open(report)}, deliveries)
 
 
 def judge(report: Report, known: Mapping[str, str]) -> tuple[list[Alert], dict[str, str]]:
-    """What is new since `known` (alert id → severity), and what is known from now on."""
-    now_open = {alert.id: alert for alert in (_alert(each, report.timestamp) for each in _troubles(report))}
-    new = [alert for alert in now_open.values() if known.get(alert.id) != alert.severity]
+    """What is new to somebody who knows of `known` (alert id → worst severity), and what is known from now on."""
+    now_open = {alert.id: alert for alert in _open(report)}
+    new = [alert for alert in now_open.values() if _rank(alert.severity) > _rank(known.get(alert.id))]
     resolved = [
         _resolution(each, severity, report.timestamp) for each, severity in known.items() if each not in now_open
     ]
-    return new + resolved, {alert.id: alert.severity for alert in now_open.values()}
+    # the worst, not the last: whoever heard that it was critical has to hear of its end, however it ended
+    return new + resolved, {each: _worse(known.get(each), alert.severity) for each, alert in now_open.items()}
 
 
 def summary(report: Report) -> Alert:
@@ -104,6 +126,43 @@ def send(alerts: Iterable[Alert], subscriptions: Sequence[Subscription]) -> list
     return failures
 
 
+def _deliver(
+    report: Report, group: Sequence[Subscription], known: Mapping[str, str], clock: Callable[[], float]
+) -> dict[str, str]:
+    """Send a channel what is new to it; what it knows of then. The rest is new to it the next time as well."""
+    delivered, begin, channel = dict(known), clock(), group[0].channel
+    for alert in judge(report, known)[0]:
+        if alert.status == "open" and not any(each.wants(alert) for each in group):
+            continue
+        if not _send_to(alert, channel):
+            delivered = _with_delivery(delivered, alert)
+        elif clock() - begin >= PATIENCE_SECONDS:
+            break  # a server that is down takes so long for every alert, and a loop waits
+    return delivered
+
+
+def _with_delivery(delivered: Mapping[str, str], alert: Alert) -> dict[str, str]:
+    others = {each: severity for each, severity in delivered.items() if each != alert.id}
+    return others if alert.status == "resolved" else {**others, alert.id: alert.severity}
+
+
+def _known(memory: HealthMemory, key: str, group: Sequence[Subscription], report: Report) -> Mapping[str, str]:
+    """What the channel has heard of and takes for open."""
+    if memory.deliveries is not None:
+        return memory.deliveries.get(key, {})
+    # earlier versions kept what was open, had sent it to everybody who wanted it, and sent nothing UNKNOWN
+    ends = [_resolution(*each, report.timestamp) for each in memory.alerts.items()]
+    loud = [alert for alert in ends if alert.severity != "unknown"]
+    return {alert.id: alert.severity for alert in loud if any(each.wants(alert) for each in group)}
+
+
+def _key(channel: Channel) -> str:
+    """By which deliveries are kept: its description; of a webhook, whose address is secret, with a digest of that."""
+    if isinstance(channel, Webhook):
+        return f"{channel.describe()} {sha256(channel.url.encode()).hexdigest()[:12]}"
+    return channel.describe()
+
+
 def _send_to(alert: Alert, channel: Channel) -> list[str]:
     try:
         channel.send(alert)
@@ -111,6 +170,19 @@ def _send_to(alert: Alert, channel: Channel) -> list[str]:
         log.warning("alert not sent", alert=alert.id, channel=channel.describe(), error=str(error))
         return [f"{channel.describe()}: {error}"]
     return []
+
+
+def _rank(severity: str | None) -> int:
+    """How loud it is; not to know is as loud as a warning, as it is for the whole."""
+    return {"unknown": 1, "warning": 1, "critical": 2}.get(severity or "", 0)
+
+
+def _worse(known: str | None, severity: str) -> str:
+    return known if known is not None and _rank(known) >= _rank(severity) else severity
+
+
+def _open(report: Report) -> list[Alert]:
+    return [_alert(each, report.timestamp) for each in _troubles(report)]
 
 
 def _troubles(report: Report) -> list[Finding]:
@@ -129,21 +201,29 @@ def _resolution(alert_id: str, severity: str, time: datetime) -> Alert:
 
 @dataclass(frozen=True)
 class HealthMemory:
-    """What health remembers between two looks: row `counts` by table, the severity of open `alerts` by their id."""
+    """What health remembers between two looks: row `counts` by table, the severity of open `alerts` by their id.
+
+    `deliveries` has by channel the alerts that it takes for open, with the worst severity that it heard of; None, where
+    an earlier version remembered, which did not keep it.
+    """
 
     counts: Mapping[str, int] = field(default_factory=dict)
     alerts: Mapping[str, str] = field(default_factory=dict)
+    deliveries: Mapping[str, Mapping[str, str]] | None = None
 
 
 def recall(store: MarkStore) -> HealthMemory:
     """What the last examination left; nothing, if there was none."""
-    stored = (store.read(RECORD) or JobRecord(RECORD)).extras.health
-    return HealthMemory(**stored) if stored else HealthMemory()
+    extras = (store.read(RECORD) or JobRecord(RECORD)).extras
+    stored = extras.health or {}
+    return HealthMemory(stored.get("counts", {}), stored.get("alerts", {}), extras.part(DELIVERIES))
 
 
 def remember(store: MarkStore, memory: HealthMemory) -> None:
     """Keep it for the next one; unchanged, nothing is written."""
     extras = RecordExtras({HEALTH: {"counts": dict(memory.counts), "alerts": dict(memory.alerts)}})
+    if memory.deliveries is not None:  # a part of its own: earlier versions read `health` with these two fields only
+        extras = extras.with_part(DELIVERIES, {key: dict(known) for key, known in memory.deliveries.items()})
     change_record(store, RECORD, lambda record: record if record.extras == extras else replace(record, extras=extras))
 
 
@@ -185,6 +265,13 @@ class Email:
     user: str | None = None
     password: str | None = None
     security: Literal["none", "tls", "starttls"] = "none"
+
+    def __post_init__(self) -> None:
+        if self.user and self.security == "none":
+            raise ConfigError(
+                f"the login of {self.describe()} would go in the clear.",
+                hint='security="starttls" (port 587) or security="tls" (port 465)',
+            )
 
     def describe(self) -> str:
         return f"mail to {', '.join(self.to)}"

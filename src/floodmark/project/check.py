@@ -1,29 +1,17 @@
-"""Check: what can be said about a job online, before its first run. Every part is asked, and none is changed.
-
-Also how far jobs are behind: the rows that their sources have above the marks, asked without Spark.
-"""
+"""Check: what can be said about a job online, before its first run. Every part is asked, and none is changed."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager, suppress
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timezone
-from functools import partial
-from queue import Empty, SimpleQueue
-from threading import Thread
-from time import monotonic
-from typing import TYPE_CHECKING, NoReturn
+from typing import TYPE_CHECKING
 
-from floodmark.errors import FloodmarkError, ModuleNeedsSpark, SinkBehind, SourceUnreadable
-from floodmark.errors.causes import reason_of
-from floodmark.health.report import SinkUnseen
+from floodmark.errors import FloodmarkError
 from floodmark.hwm import VersionHWM
 from floodmark.hwm.mark import mark_text
 from floodmark.jobs.table_readers import kept_by, time_of
 from floodmark.locations import local_path
-from floodmark.logs import get_logger
 from floodmark.postgres import Address
 from floodmark.probes.delta import DeltaProbe
 from floodmark.probes.kafka import KafkaProbe
@@ -45,8 +33,8 @@ from floodmark.sources.tables.postgres import select_columns
 from floodmark.spark.faults import hosts_without
 from floodmark.spark.session import is_local
 from floodmark.spark.tables import DeltaPlace
-from floodmark.step.looking import last_confirmed, name_of, require_same_sources, sink_behind, source_request
-from floodmark.step.work import KEY_OF_ASIDE, RunRequest, display_marks
+from floodmark.step.looking import last_confirmed, name_of, require_same_sources, sink_behind
+from floodmark.step.work import display_marks
 from floodmark.stores.record import JobRecord
 
 if TYPE_CHECKING:
@@ -54,17 +42,12 @@ if TYPE_CHECKING:
 
     from floodmark.hwm import HWM
     from floodmark.probes.tables import ResolvedCursor
-    from floodmark.project.kinds import Site
-    from floodmark.project.models import JobModel
     from floodmark.sinks.contract import Sink
     from floodmark.sources.contract import Session, Sight, Source
     from floodmark.step import Step
     from floodmark.step.work import Work
-    from floodmark.stores.contract import MarkStore
 
 
-log = get_logger(__name__)
-AT_ONCE = 16
 TEXTS = ("text", "character varying", "character")
 GRAVEST = (5, 1, 4, 2)
 """Exit codes: a decision, a failure, a lease, the configuration."""
@@ -305,96 +288,3 @@ def delta_remarks(source: DeltaSource, mark: HWM[object] | None, session: Sessio
         longer = kept.longer_than(2 * waited).properties()
         listed = ", ".join(f"'{name}' = '{value}'" for name, value in longer.items())
         yield "FM505", said, f"run the job, or ALTER TABLE {place.sql} SET TBLPROPERTIES ({listed})"
-
-
-def rows_behind(
-    jobs: Iterable[JobModel], site: Site, store: MarkStore, patience_seconds: float | None = None
-) -> dict[str, int]:
-    """By job, what its source has above its mark; a job is absent whose source cannot tell, or not without Spark.
-
-    With patience that ends, one that has not answered by then is absent too: a server that is down is slow to say so.
-    """
-    waiting: SimpleQueue[tuple[JobModel, JobRecord]] = SimpleQueue()
-    for job in jobs:
-        waiting.put((job, store.read(job.name) or JobRecord(job.name)))
-    found: dict[str, int | None] = {}
-
-    def ask() -> None:
-        with suppress(Empty):
-            while True:
-                job, record = waiting.get_nowait()
-                found[job.name] = _behind(job, record, site)
-
-    threads = [Thread(target=ask, daemon=True) for _ in range(min(AT_ONCE, waiting.qsize()))]
-    deadline = None if patience_seconds is None else monotonic() + patience_seconds
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join(None if deadline is None else max(0.0, deadline - monotonic()))
-    return {name: rows for name, rows in list(found.items()) if rows is not None}
-
-
-def sinks_behind(jobs: Iterable[JobModel], site: Site, store: MarkStore) -> dict[str, list[SinkBehind | SinkUnseen]]:
-    """By job, the sinks that lost batches which they had confirmed, and those that gave no answer without Spark."""
-    known = [(job, record) for job in jobs if (record := store.read(job.name)) is not None and record.extras.sinks]
-    with ThreadPoolExecutor(AT_ONCE) as asking:
-        found = asking.map(lambda pair: (pair[0].name, _lost(pair[0], pair[1], site, store.namespace)), known)
-        return {name: lost for name, lost in found if lost}
-
-
-def _lost(job: JobModel, record: JobRecord, site: Site, namespace: str) -> list[SinkBehind | SinkUnseen]:
-    makers: list[tuple[str, Callable[[], Sink]]] = [("", partial(model.build, site)) for model in job.sinks]
-    makers += [(KEY_OF_ASIDE, partial(Delta, site.path(path), name=name)) for name, path in job.places_aside().items()]
-    lost: list[SinkBehind | SinkUnseen] = []
-    for key_begin, make in makers:
-        name = "?"
-        try:
-            sink = answering_at_once(make())
-            name = sink.name
-            recorded = sink.recorded(ledger_id(namespace, job.name, sink.name), _no_session)
-        except Exception as error:  # noqa: BLE001 - whatever a sink or its server says, it is the answer here
-            lost.append(SinkUnseen(job.name, name, reason_of(error)))
-            continue
-        behind = sink_behind(sink, namespace, record, recorded, f"{key_begin}{sink.name}")
-        lost += [behind] if behind else []
-    return lost
-
-
-def _behind(job: JobModel, record: JobRecord, site: Site) -> int | None:
-    try:
-        with closing_source(job.source.build(site)) as source:
-            return rows_above(source, record)
-    except ModuleNeedsSpark as error:
-        log.warning(error.message, job=job.name)
-        return None
-    except Exception as error:  # noqa: BLE001 - it may be a user's own source, and one number less is no failure
-        log.info("a source could not be asked how far its mark is behind", job=job.name, reason=reason_of(error))
-        return None
-
-
-def rows_above(source: Source, record: JobRecord) -> int | None:
-    """One look, as a run takes it; rows that wait for somebody are behind as well. None: it cannot tell."""
-    known = record.sources.get(source.name)
-    if source.name in record.marks and known is not None and known != source.fingerprint(_no_session):
-        return None  # the mark is of another source, and says nothing about this one
-    sight = source.look(
-        record.marks.get(source.name), source_request(source, record, RunRequest(waits_for_settling=False)), _no_session
-    )
-    if sight.span is None:
-        return sight.held_back
-    return None if sight.expected_rows is None else sight.expected_rows + sight.held_back
-
-
-@contextmanager
-def closing_source(source: Source) -> Iterator[Source]:
-    """The source, whose connection, if it keeps one, ends with the question."""
-    try:
-        yield source
-    finally:
-        close = getattr(source, "close", None)
-        if close is not None:
-            close()
-
-
-def _no_session() -> NoReturn:
-    raise SourceUnreadable("the source", reason="it can only be looked at with a Spark session")

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 
 PATIENCE_SECONDS = 3.0
-"""A source that takes longer to say how many rows it has is left out: health has more to tell."""
+"""A source that takes longer to say how many rows it has is left out, a sink is UNKNOWN: health has more to tell."""
 
 
 def watch_of(project: Project, site: Site) -> Watch:
@@ -56,9 +56,9 @@ def examine_project(
     asks_sources: bool = True,
 ) -> tuple[Report, HealthMemory]:
     """Look at everything once, sinks and sources too, and what the last examination left. Raises StoreUnreachable."""
-    from floodmark.project.check import rows_behind, sinks_behind
+    from floodmark.project.backlog import rows_behind, sinks_behind
 
-    memory, lost = recall(store), sinks_behind(project.jobs, site, store)
+    memory, lost = recall(store), sinks_behind(project.jobs, site, store, PATIENCE_SECONDS)
     behind = rows_behind(project.jobs, site, store, PATIENCE_SECONDS) if asks_sources else {}
     return examine(watch_of(project, site), store, now, memory.counts, lost, behind, tables), memory
 

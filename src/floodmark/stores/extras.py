@@ -26,6 +26,8 @@ OF_A_STREAM = frozenset({"last", "seen", "ended", "done", "stopped"})
 """What a mill remembers of each of its streams; no source remembers these."""
 WORKFLOW = "workflow"
 HEALTH = "health"
+DELIVERIES = "deliveries"
+"""Beside `health`: which alerts each channel has heard of."""
 INTENT_PARTS = ("sources", "remember", "frozen", "healing", "flushes", "outside", "sinks", "identity")
 WENT_BACK_TO = "went back to"
 """A name that no source can have either."""

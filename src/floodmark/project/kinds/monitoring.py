@@ -20,6 +20,7 @@ AlertKind = Literal[
     "count",
     "stuck",
     "dead_letters",
+    "sink_behind",
     "run_started",
     "run_succeeded",
     "summary",
