@@ -25,7 +25,7 @@ from floodmark.web.rendering import (
     short_text,
     strip_of,
 )
-from tests.web.prepared import HOSTILE, put_aside
+from tests.web.prepared import HOSTILE, insert_receipts, put_aside
 
 NOON = datetime(2026, 1, 1, 12, tzinfo=timezone.utc)
 
@@ -47,6 +47,36 @@ def test_the_report_has_the_marks_and_the_rows_of_every_job(report: str) -> None
     assert re.findall(r'<a href="#job-(\w+)">', jobs) == ["orders_bronze", "orders_silver", "revenue_gold"]
     assert jobs.count("<code>300</code>") == 3
     assert "amount_positive: 3 (was 0)" in report[report.index('id="changes"') :]
+
+
+def last_run_tile(text: str) -> str:
+    [note] = re.findall(r'<span class="label">Last run</span><b>[^<]*</b><span>([^<]*)</span>', text)
+    return str(note)
+
+
+def test_the_last_run_of_a_loop_is_its_last_turn(shop: Path) -> None:
+    """A job that comes again is of an earlier call, however short the pause was."""
+    begun = datetime.now(timezone.utc) - timedelta(minutes=10)
+    turns = [("failed" if turn == 0 else "done", begun + timedelta(seconds=5 * turn)) for turn in range(60)]
+    looped = (Receipt("orders_bronze", f"turn{at:%H%M%S}", status, at, 1.0, rows_read=7) for status, at in turns)
+    insert_receipts(shop / "state/marks.db", looped)
+    text = make_report(shop)
+    assert last_run_tile(text) == "1 job, none failed"
+    assert '<span class="label">Rows read by it</span><b>7</b>' in text
+    assert f"After the run of orders_bronze at <time datetime=\"{turns[-2][1].isoformat()}" in text
+
+
+def test_the_last_run_of_many_jobs_counts_every_one_of_them(shop: Path) -> None:
+    """A failure at its very beginning is a failure of it, and what it changed is told since the call before."""
+    begun = datetime.now(timezone.utc) - timedelta(minutes=10)
+    starts = [begun + timedelta(seconds=place) for place in range(350)]
+    names = [f"job{place}" for place in range(350)]
+    ends = ["failed", *["done"] * 349]
+    one_call = map(Receipt, names, (f"many{name}" for name in names), ends, starts)
+    insert_receipts(shop / "state/marks.db", one_call)
+    text = make_report(shop)
+    assert last_run_tile(text) == "350 jobs, 1 failed"
+    assert "After the run of revenue_gold" in text[text.index('id="changes"') :]
 
 
 def test_the_graph_goes_from_the_source_through_the_layers(report: str) -> None:

@@ -151,14 +151,26 @@ class Snapshot:
         aside = [(each.job, each.kind, each.open_rows, each.error) for each in self.asides]
         return sha256(repr((seen, sorted(self.alerts), aside)).encode()).hexdigest()[:16]
 
+    def newest_runs(self) -> tuple[Receipt, ...]:
+        """As many as a page shows."""
+        return self.runs[:RUNS_OF_ALL]
+
     def last_call(self) -> list[Receipt]:
-        """The runs that followed each other without a pause, up to the newest; the earliest first."""
-        found: list[Receipt] = []
-        for receipt in self.runs:
-            if found and (found[-1].started - receipt.started).total_seconds() - receipt.seconds > PAUSE_BETWEEN_RUNS:
-                break
-            found.append(receipt)
-        return found[::-1]
+        """The runs of the last call of `floodmark run`, the earliest first."""
+        return call_of(self.runs)[::-1]
+
+
+def call_of(newest_first: Sequence[Receipt]) -> list[Receipt]:
+    """The runs that followed each other without a pause, up to the newest: a job that comes again ends the call."""
+    found: list[Receipt] = []
+    jobs: set[str] = set()
+    for receipt in newest_first:
+        pause = (found[-1].started - receipt.started).total_seconds() - receipt.seconds if found else 0.0
+        if receipt.job in jobs or pause > PAUSE_BETWEEN_RUNS:
+            break
+        found.append(receipt)
+        jobs.add(receipt.job)
+    return found
 
 
 def take_snapshot(
@@ -201,12 +213,23 @@ def take_snapshot(
             lineage, statuses, str(site.folder), unread, _findings_by_table(report, watch_of(project, site))
         ),
         lineage=lineage,
-        runs=tuple(run for run in store.runs(None, RUNS_OF_ALL) if run.job != UPKEEP),
+        runs=newest_runs(store),
         workflows={name: run for name, record in records.items() if (run := last_run_in(record)) is not None},
         asides=tuple(_asides(project, site)),
         alerts=memory.alerts,
         folder=str(site.folder),
     )
+
+
+def newest_runs(store: MarkStore) -> tuple[Receipt, ...]:
+    """The newest runs of all jobs, as far back as the last call goes and the run that was before it."""
+    limit = RUNS_OF_ALL
+    while True:
+        found = store.runs(None, limit)
+        runs = tuple(run for run in found if run.job != UPKEEP)
+        if len(found) < limit or any(run.run for run in runs[len(call_of(runs)) :]):
+            return runs
+        limit *= 2
 
 
 @dataclass
