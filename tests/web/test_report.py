@@ -63,7 +63,7 @@ def test_the_last_run_of_a_loop_is_its_last_turn(shop: Path) -> None:
     text = make_report(shop)
     assert last_run_tile(text) == "1 job, none failed"
     assert '<span class="label">Rows read by it</span><b>7</b>' in text
-    assert f"After the run of orders_bronze at <time datetime=\"{turns[-2][1].isoformat()}" in text
+    assert f'After the run of orders_bronze at <time datetime="{turns[-2][1].isoformat()}' in text
 
 
 def test_the_last_run_of_many_jobs_counts_every_one_of_them(shop: Path) -> None:
