@@ -13,6 +13,7 @@ from deltalake import CommitProperties, Transaction, write_deltalake
 from floodmark import stores
 from floodmark.formats import with_format
 from floodmark.hwm import ColumnIntHWM
+from floodmark.jobs.workflow.memory import TaskOutcome, WorkflowState, hold_memory
 from floodmark.logs import get_logger
 from floodmark.sinks.contract import ledger_id
 from floodmark.stores.contract import MarkStore
@@ -60,6 +61,7 @@ def prepare_shop(folder: Path) -> Path:
         get_logger("test").info("sink has the batch", sink="lake", note=HOSTILE)
     store.add_run(Receipt("orders_silver", "", "failed", now - timedelta(minutes=90), 2.0, error=f"broken {HOSTILE}"))
     _stream(store, now)
+    _workflow(store, now)
     store.close()
     put_aside(folder / "lake/aside/orders", "quarantine", ['{"id": 7, "amount": -1}', f'{{"note": "{HOSTILE}"}}'])
     put_aside(folder / "lake/aside/letters", "dead_letter", ['{"id": broken'])
@@ -96,6 +98,18 @@ def _stream(store: MarkStore, now: datetime) -> None:
         record = JobRecord(HOSTILE, 1, modified_time=now, extras=RecordExtras({"healing": {}}))
         receipt = Receipt(HOSTILE, "runstream", "done", now - timedelta(hours=5), 1.0, 1, 1, 7)
         store.commit(record, expected=0, lease=held.lease, receipt=receipt)
+
+
+def _workflow(store: MarkStore, now: datetime) -> None:
+    """A workflow whose second task failed, so that the third was skipped."""
+    load = TaskOutcome("load", "SUCCESS", 1, 30.0)
+    check = TaskOutcome("check", "FAILED", 2, 10.0, error=f"broken {HOSTILE}")
+    publish = TaskOutcome("publish", "SKIPPED", note="check did not end well")
+    begun = now - timedelta(hours=6)
+    run = WorkflowState("runnightly", begun).with_outcome(load, begun)
+    run = run.with_outcome(check, begun + timedelta(seconds=30)).with_outcome(publish)
+    with hold_memory(store, "nightly", 1) as memory:
+        memory.keep(run)
 
 
 def put_aside(path: Path, kind: str, records: list[str]) -> None:

@@ -14,6 +14,7 @@ import pytest
 from deltalake import DeltaTable
 
 from floodmark.cli.app import run
+from floodmark.jobs.workflow.memory import TaskOutcome, WorkflowState
 from floodmark.stores.record import Receipt, RestatedDates
 from floodmark.web.graph import layer_of
 from floodmark.web.rendering import (
@@ -24,6 +25,8 @@ from floodmark.web.rendering import (
     seconds_text,
     short_text,
     strip_of,
+    task_gantt,
+    tasks_without_bar,
 )
 from tests.web.prepared import HOSTILE, insert_receipts, put_aside
 
@@ -47,6 +50,37 @@ def test_the_report_has_the_marks_and_the_rows_of_every_job(report: str) -> None
     assert re.findall(r'<a href="#job-(\w+)">', jobs) == ["orders_bronze", "orders_silver", "revenue_gold"]
     assert jobs.count("<code>300</code>") == 3
     assert "amount_positive: 3 (was 0)" in report[report.index('id="changes"') :]
+
+
+def test_the_gantt_of_the_last_run_has_a_bar_for_every_job(report: str) -> None:
+    """The earliest first, each as wide as its share of the time."""
+    timeline = report[report.index('id="timeline"') : report.index("<h3>Workflow")]
+    bars = re.findall(r'<title>(\w+): .*?<rect class="bar (\w+)" x="([\d.]+)%".*? width="([\d.]+)%"', timeline)
+    assert [(job, status) for job, status, _, _ in bars] == [
+        ("orders_bronze", "done"),
+        ("orders_silver", "done"),
+        ("revenue_gold", "done"),
+    ]
+    assert [(left, width) for _, _, left, width in bars] == [
+        ("0.0", "29.41"),
+        ("35.29", "29.41"),
+        ("70.59", "29.41"),
+    ]
+
+
+def test_the_gantt_of_a_workflow_lists_the_tasks_that_never_began(report: str) -> None:
+    """A task that was skipped has no bar, and is told with the reason."""
+    drawn = report[report.index("<h3>Workflow nightly, run runnightly</h3>") : report.index('id="runs"')]
+    bars = re.findall(r'<title>(\w+): .*?<rect class="bar (\w+)" x="([\d.]+)%".*? width="([\d.]+)%"', drawn)
+    assert bars == [("load", "success", "0.0", "75.0"), ("check", "failed", "75.0", "25.0")]
+    [(status, rest)] = re.findall(r'<li><span class="badge (\w+)">SKIPPED</span> (.*?)</li>', drawn)
+    assert (status, rest) == ("skipped", "publish <small>check did not end well</small>")
+
+
+def test_a_workflow_of_an_earlier_version_lists_all_its_tasks() -> None:
+    """When they began was not kept, but how they ended was."""
+    run = WorkflowState("r", NOON).with_outcome(TaskOutcome("load", "SUCCESS"))
+    assert (task_gantt(run), [task.task for task in tasks_without_bar(run)]) == (None, ["load"])
 
 
 def last_run_tile(text: str) -> str:
