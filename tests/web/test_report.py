@@ -7,6 +7,7 @@ import re
 import shutil
 import subprocess
 import sys
+from dataclasses import replace
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
 
@@ -16,6 +17,8 @@ from deltalake import DeltaTable
 from floodmark.cli.app import run
 from floodmark.jobs.workflow.memory import TaskOutcome, WorkflowState
 from floodmark.stores.record import Receipt, RestatedDates
+from floodmark.streams.elements import RecordId
+from floodmark.streams.healer.dead_letters import DeadLetter, DeadLetters
 from floodmark.web.graph import layer_of
 from floodmark.web.rendering import (
     ago_text,
@@ -171,6 +174,34 @@ def test_a_dead_letter_of_ten_megabytes_is_cut(shop: Path) -> None:
     text = make_report(shop)
     assert len(text) < 400_000
     assert "… (10,000,000 characters)" in text
+
+
+LETTER = DeadLetter(
+    RecordId("clicks", 0, 17), key=None, value=f'{{"page": "{HOSTILE}"}}'.encode(), headers=None,
+    timestamp=1_700_000_000_000, step="parse", error="no such page", attempts=3, first_at=1.0, last_at=2.0,
+)  # fmt: skip
+
+
+def test_the_dead_letters_of_a_stream_are_told_with_those_of_jobs(shop: Path) -> None:
+    """They wait for somebody too: those that are open, as text, and safe."""
+    letters = DeadLetters(shop / "state/streams/click%2Fstream/dead")
+    letters.add([LETTER, replace(LETTER, record=RecordId("clicks", 0, 18), value=b"dealt with")])
+    letters.resolve(RecordId("clicks", 0, 18), "discarded", at=3.0)
+    text = make_report(shop)
+    aside = text[text.index("<h3>click/stream: dead letters</h3>") : text.index('id="health"')]
+    assert "<p>1 open row: no such page (1)</p>" in aside
+    assert "clicks/0:17" in aside
+    assert "&lt;img src=x onerror=alert(1)&gt;" in aside
+    assert "dealt with" not in aside
+    assert '<span class="label">Rows put aside</span><b>4</b>' in text
+
+
+def test_letters_of_a_stream_that_cannot_be_read_are_unknown_and_not_none(shop: Path) -> None:
+    """The rest of the report is made all the same."""
+    DeadLetters(shop / "state/streams/clicks/dead").add([LETTER])
+    (shop / "state/streams/clicks/dead/letters.jsonl").write_text("broken\n")
+    text = make_report(shop)
+    assert "could not be looked at" in text[text.index("<h3>clicks: dead letters</h3>") :]
 
 
 def test_a_quarantine_that_cannot_be_looked_at_is_unknown_and_not_empty(shop: Path) -> None:
