@@ -245,6 +245,16 @@ def test_neither_a_jvm_nor_pyspark_is_needed_for_a_report(shared_shop: Path) -> 
     )
 
 
+def test_a_report_imports_nothing_that_runs_a_workflow(shared_shop: Path) -> None:
+    """It shows how the last one ended, which is one small module; to run one takes a third of all imports."""
+    code = (
+        "import sys; from floodmark.cli.app import run; run(['report']); "
+        "print(*sorted(name for name in sys.modules if name.startswith('floodmark.jobs.workflow.')))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], cwd=shared_shop, check=True, capture_output=True, text=True)
+    assert done.stdout.splitlines()[-1] == "floodmark.jobs.workflow.memory"
+
+
 @pytest.mark.parametrize(
     ("name", "layer"),
     [
