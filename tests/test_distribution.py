@@ -94,6 +94,37 @@ def test_the_wheel_holds_what_is_not_python(wheel: Path) -> None:
     }
 
 
+def test_the_wheel_holds_what_the_pages_are_made_of(wheel: Path) -> None:
+    """The libraries with their licences, our own script and styles, and every template."""
+    names = zipfile.ZipFile(wheel).namelist()
+    static = {name.removeprefix("floodmark/web/static/") for name in names if "/web/static/" in name}
+    templates = {name.removeprefix("floodmark/web/templates/") for name in names if "/web/templates/" in name}
+    assert static == {
+        "floodmark.css",
+        "floodmark.js",
+        "vendor/LICENSES.txt",
+        "vendor/dagre.min.js",
+        "vendor/uPlot.iife.min.js",
+        "vendor/uPlot.min.css",
+    }
+    assert templates == {
+        "act.html",
+        "aside.html",
+        "health.html",
+        "job.html",
+        "layout.html",
+        "lineage.html",
+        "live.html",
+        "login.html",
+        "message.html",
+        "overview.html",
+        "report.html",
+        "run.html",
+        "runs.html",
+        "sections.html",
+    }
+
+
 def test_the_wheel_holds_nothing_but_the_package(wheel: Path) -> None:
     """Tests and examples stay in the sdist."""
     assert {name.split("/")[0].split("-")[0] for name in zipfile.ZipFile(wheel).namelist()} == {"floodmark"}

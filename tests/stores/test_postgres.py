@@ -294,3 +294,11 @@ def test_an_address_that_cannot_be_read_is_not_repeated(url: str) -> None:
     with pytest.raises(ConfigError) as refused:
         stores.open(url)
     assert "cr3t" not in f"{refused.value} {refused.value.__cause__} {refused.value.__context__}"
+
+
+def test_runs_are_found_and_counted_by_the_server(store: PostgresMarkStore) -> None:
+    """Their receipts stay there, but for the one that is asked for."""
+    store.add_run(replace(receipt(1), run="abc"))
+    store.add_run(replace(receipt(2), run="b", recovered=True))
+    assert [(end.status, end.recovered) for end in store.run_ends("orders")] == [("done", True), ("done", False)]
+    assert [run.number for run in store.runs_named("ab")] == [1]

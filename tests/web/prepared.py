@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sqlite3
+from collections.abc import Iterable
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
 
@@ -9,14 +11,17 @@ import pyarrow as pa
 from deltalake import CommitProperties, Transaction, write_deltalake
 
 from floodmark import stores
+from floodmark.formats import with_format
 from floodmark.hwm import ColumnIntHWM
+from floodmark.jobs.workflow.memory import TaskOutcome, WorkflowState, hold_memory
 from floodmark.logs import get_logger
 from floodmark.sinks.contract import ledger_id
 from floodmark.stores.contract import MarkStore
 from floodmark.stores.extras import RecordExtras
 from floodmark.stores.lease import hold
-from floodmark.stores.record import JobRecord, Receipt, RestatedDates, RuleOutcome
+from floodmark.stores.record import RECEIPT_FORMAT, JobRecord, Receipt, RestatedDates, RuleOutcome
 from floodmark.stores.run_logs import begin_log, keeping_log
+from floodmark.stores.wire import compact
 
 HOSTILE = "<img src=x onerror=alert(1)>"
 PROJECT = """\
@@ -56,6 +61,7 @@ def prepare_shop(folder: Path) -> Path:
         get_logger("test").info("sink has the batch", sink="lake", note=HOSTILE)
     store.add_run(Receipt("orders_silver", "", "failed", now - timedelta(minutes=90), 2.0, error=f"broken {HOSTILE}"))
     _stream(store, now)
+    _workflow(store, now)
     store.close()
     put_aside(folder / "lake/aside/orders", "quarantine", ['{"id": 7, "amount": -1}', f'{{"note": "{HOSTILE}"}}'])
     put_aside(folder / "lake/aside/letters", "dead_letter", ['{"id": broken'])
@@ -94,6 +100,18 @@ def _stream(store: MarkStore, now: datetime) -> None:
         store.commit(record, expected=0, lease=held.lease, receipt=receipt)
 
 
+def _workflow(store: MarkStore, now: datetime) -> None:
+    """A workflow whose second task failed, so that the third was skipped."""
+    load = TaskOutcome("load", "SUCCESS", 1, 30.0)
+    check = TaskOutcome("check", "FAILED", 2, 10.0, error=f"broken {HOSTILE}")
+    publish = TaskOutcome("publish", "SKIPPED", note="check did not end well")
+    begun = now - timedelta(hours=6)
+    run = WorkflowState("runnightly", begun).with_outcome(load, begun)
+    run = run.with_outcome(check, begun + timedelta(seconds=30)).with_outcome(publish)
+    with hold_memory(store, "nightly", 1) as memory:
+        memory.keep(run)
+
+
 def put_aside(path: Path, kind: str, records: list[str]) -> None:
     """Open rows of orders_bronze in the shape that the step writes."""
     count = len(records)
@@ -114,3 +132,11 @@ def put_aside(path: Path, kind: str, records: list[str]) -> None:
             }
         ),
     )
+
+
+def insert_receipts(database: Path, receipts: Iterable[Receipt]) -> None:
+    """Receipts by the thousand, as a store would keep them."""
+    rows = ((receipt.job, compact(with_format(receipt.serialize(), RECEIPT_FORMAT))) for receipt in receipts)
+    with sqlite3.connect(database) as connection:
+        connection.executemany("insert into floodmark_runs (namespace, job, val) values ('default', ?, ?)", rows)
+    connection.close()

@@ -7,6 +7,7 @@ import re
 import shutil
 import subprocess
 import sys
+from dataclasses import replace
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
 
@@ -14,7 +15,10 @@ import pytest
 from deltalake import DeltaTable
 
 from floodmark.cli.app import run
+from floodmark.jobs.workflow.memory import TaskOutcome, WorkflowState
 from floodmark.stores.record import Receipt, RestatedDates
+from floodmark.streams.elements import RecordId
+from floodmark.streams.healer.dead_letters import DeadLetter, DeadLetters
 from floodmark.web.graph import layer_of
 from floodmark.web.rendering import (
     ago_text,
@@ -24,8 +28,10 @@ from floodmark.web.rendering import (
     seconds_text,
     short_text,
     strip_of,
+    task_gantt,
+    tasks_without_bar,
 )
-from tests.web.prepared import HOSTILE, put_aside
+from tests.web.prepared import HOSTILE, insert_receipts, put_aside
 
 NOON = datetime(2026, 1, 1, 12, tzinfo=timezone.utc)
 
@@ -47,6 +53,67 @@ def test_the_report_has_the_marks_and_the_rows_of_every_job(report: str) -> None
     assert re.findall(r'<a href="#job-(\w+)">', jobs) == ["orders_bronze", "orders_silver", "revenue_gold"]
     assert jobs.count("<code>300</code>") == 3
     assert "amount_positive: 3 (was 0)" in report[report.index('id="changes"') :]
+
+
+def test_the_gantt_of_the_last_run_has_a_bar_for_every_job(report: str) -> None:
+    """The earliest first, each as wide as its share of the time."""
+    timeline = report[report.index('id="timeline"') : report.index("<h3>Workflow")]
+    bars = re.findall(r'<title>(\w+): .*?<rect class="bar (\w+)" x="([\d.]+)%".*? width="([\d.]+)%"', timeline)
+    assert [(job, status) for job, status, _, _ in bars] == [
+        ("orders_bronze", "done"),
+        ("orders_silver", "done"),
+        ("revenue_gold", "done"),
+    ]
+    assert [(left, width) for _, _, left, width in bars] == [
+        ("0.0", "29.41"),
+        ("35.29", "29.41"),
+        ("70.59", "29.41"),
+    ]
+
+
+def test_the_gantt_of_a_workflow_lists_the_tasks_that_never_began(report: str) -> None:
+    """A task that was skipped has no bar, and is told with the reason."""
+    drawn = report[report.index("<h3>Workflow nightly, run runnightly</h3>") : report.index('id="runs"')]
+    bars = re.findall(r'<title>(\w+): .*?<rect class="bar (\w+)" x="([\d.]+)%".*? width="([\d.]+)%"', drawn)
+    assert bars == [("load", "success", "0.0", "75.0"), ("check", "failed", "75.0", "25.0")]
+    [(status, rest)] = re.findall(r'<li><span class="badge (\w+)">SKIPPED</span> (.*?)</li>', drawn)
+    assert (status, rest) == ("skipped", "publish <small>check did not end well</small>")
+
+
+def test_a_workflow_of_an_earlier_version_lists_all_its_tasks() -> None:
+    """When they began was not kept, but how they ended was."""
+    run = WorkflowState("r", NOON).with_outcome(TaskOutcome("load", "SUCCESS"))
+    assert (task_gantt(run), [task.task for task in tasks_without_bar(run)]) == (None, ["load"])
+
+
+def last_run_tile(text: str) -> str:
+    [note] = re.findall(r'<span class="label">Last run</span><b>[^<]*</b><span>([^<]*)</span>', text)
+    return str(note)
+
+
+def test_the_last_run_of_a_loop_is_its_last_turn(shop: Path) -> None:
+    """A job that comes again is of an earlier call, however short the pause was."""
+    begun = datetime.now(timezone.utc) - timedelta(minutes=10)
+    turns = [("failed" if turn == 0 else "done", begun + timedelta(seconds=5 * turn)) for turn in range(60)]
+    looped = (Receipt("orders_bronze", f"turn{at:%H%M%S}", status, at, 1.0, rows_read=7) for status, at in turns)
+    insert_receipts(shop / "state/marks.db", looped)
+    text = make_report(shop)
+    assert last_run_tile(text) == "1 job, none failed"
+    assert '<span class="label">Rows read by it</span><b>7</b>' in text
+    assert f'After the run of orders_bronze at <time datetime="{turns[-2][1].isoformat()}' in text
+
+
+def test_the_last_run_of_many_jobs_counts_every_one_of_them(shop: Path) -> None:
+    """A failure at its very beginning is a failure of it, and what it changed is told since the call before."""
+    begun = datetime.now(timezone.utc) - timedelta(minutes=10)
+    starts = [begun + timedelta(seconds=place) for place in range(350)]
+    names = [f"job{place}" for place in range(350)]
+    ends = ["failed", *["done"] * 349]
+    one_call = map(Receipt, names, (f"many{name}" for name in names), ends, starts)
+    insert_receipts(shop / "state/marks.db", one_call)
+    text = make_report(shop)
+    assert last_run_tile(text) == "350 jobs, 1 failed"
+    assert "After the run of revenue_gold" in text[text.index('id="changes"') :]
 
 
 def test_the_graph_goes_from_the_source_through_the_layers(report: str) -> None:
@@ -109,6 +176,34 @@ def test_a_dead_letter_of_ten_megabytes_is_cut(shop: Path) -> None:
     assert "… (10,000,000 characters)" in text
 
 
+LETTER = DeadLetter(
+    RecordId("clicks", 0, 17), key=None, value=f'{{"page": "{HOSTILE}"}}'.encode(), headers=None,
+    timestamp=1_700_000_000_000, step="parse", error="no such page", attempts=3, first_at=1.0, last_at=2.0,
+)  # fmt: skip
+
+
+def test_the_dead_letters_of_a_stream_are_told_with_those_of_jobs(shop: Path) -> None:
+    """They wait for somebody too: those that are open, as text, and safe."""
+    letters = DeadLetters(shop / "state/streams/click%2Fstream/dead")
+    letters.add([LETTER, replace(LETTER, record=RecordId("clicks", 0, 18), value=b"dealt with")])
+    letters.resolve(RecordId("clicks", 0, 18), "discarded", at=3.0)
+    text = make_report(shop)
+    aside = text[text.index("<h3>click/stream: dead letters</h3>") : text.index('id="health"')]
+    assert "<p>1 open row: no such page (1)</p>" in aside
+    assert "clicks/0:17" in aside
+    assert "&lt;img src=x onerror=alert(1)&gt;" in aside
+    assert "dealt with" not in aside
+    assert '<span class="label">Rows put aside</span><b>4</b>' in text
+
+
+def test_letters_of_a_stream_that_cannot_be_read_are_unknown_and_not_none(shop: Path) -> None:
+    """The rest of the report is made all the same."""
+    DeadLetters(shop / "state/streams/clicks/dead").add([LETTER])
+    (shop / "state/streams/clicks/dead/letters.jsonl").write_text("broken\n")
+    text = make_report(shop)
+    assert "could not be looked at" in text[text.index("<h3>clicks: dead letters</h3>") :]
+
+
 def test_a_quarantine_that_cannot_be_looked_at_is_unknown_and_not_empty(shop: Path) -> None:
     """No rows and could not look are never the same."""
     for entry in (shop / "lake/aside/orders/_delta_log").glob("*.json"):
@@ -148,6 +243,16 @@ def test_neither_a_jvm_nor_pyspark_is_needed_for_a_report(shared_shop: Path) -> 
     assert (
         subprocess.run([sys.executable, "-c", code], cwd=shared_shop, check=False, capture_output=True).returncode == 0
     )
+
+
+def test_a_report_imports_nothing_that_runs_a_workflow(shared_shop: Path) -> None:
+    """It shows how the last one ended, which is one small module; to run one takes a third of all imports."""
+    code = (
+        "import sys; from floodmark.cli.app import run; run(['report']); "
+        "print(*sorted(name for name in sys.modules if name.startswith('floodmark.jobs.workflow.')))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], cwd=shared_shop, check=True, capture_output=True, text=True)
+    assert done.stdout.splitlines()[-1] == "floodmark.jobs.workflow.memory"
 
 
 @pytest.mark.parametrize(

@@ -42,13 +42,15 @@ def report(ctx: typer.Context, output: Output = Path("report.html"), as_json: As
 
 def last_changes(invocation: Invocation, snapshot: Snapshot) -> Diff | None:
     """What `floodmark diff` says of the last run and the one before it; None while there are no two."""
-    from floodmark.cli.runs import diff_between
+    from floodmark.cli.runs import sinks_compared
+    from floodmark.jobs.diff import diff_of
 
-    last = [run.run for run in snapshot.last_call() if run.run]
-    before = [run.run for run in snapshot.runs if run.run and run.run not in last]
-    if not last or not before:
+    call = snapshot.last_call()
+    last = [run for run in call if run.run]
+    before = next((run for run in snapshot.runs[len(call) :] if run.run), None)
+    if not last or before is None:
         return None
-    return diff_between(invocation, before[0], last[-1], ())
+    return diff_of(invocation.store(), before, last[-1], sinks_compared(invocation))
 
 
 def snapshot_of(invocation: Invocation, known: KnownProject | None = None, **depth: int) -> Snapshot:

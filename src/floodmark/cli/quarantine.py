@@ -26,7 +26,7 @@ from floodmark.cli.output import (
 from floodmark.errors import ConfigError
 from floodmark.machine import file_name
 from floodmark.probes.rows import cell
-from floodmark.stores.opening import folder_beside
+from floodmark.stores.opening import STREAMS_FOLDER, folder_beside
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -176,7 +176,7 @@ def _refuse_stream(invocation: Invocation, name: str) -> None:
     """A stream that keeps something beside the marks is told from a name that nothing has."""
     known = [job for job in invocation.loaded_project().jobs if job.name == name]
     is_stream = any(not job.has_batches for job in known)
-    if is_stream or (not known and (folder_beside(invocation.store()) / "streams" / file_name(name)).is_dir()):
+    if is_stream or (not known and (folder_beside(invocation.store()) / STREAMS_FOLDER / file_name(name)).is_dir()):
         raise ConfigError(
             f"'{name}' is a stream: it has no rules, and so no quarantine.",
             hint=f"what it gave up is in its dead letters: floodmark deadletters list {name}",

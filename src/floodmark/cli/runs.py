@@ -28,6 +28,7 @@ from floodmark.hwm.mark import mark_text, short_mark
 if TYPE_CHECKING:
     from floodmark.hwm import Json
     from floodmark.jobs.diff import Diff, JobChange, RuleChange, TableChange
+    from floodmark.sinks.contract import Sink
     from floodmark.stores.record import Receipt
 
 
@@ -153,18 +154,24 @@ def _run_facts(receipt: Receipt) -> dict[str, Json]:
     return {"run": receipt.run, "job": receipt.job, "started": receipt.started.isoformat(), "number": receipt.number}
 
 
-def diff_between(
-    invocation: Invocation, run1: str, run2: str, select: Sequence[str], exclude: Sequence[str] = ()
-) -> Diff:
+def diff_between(invocation: Invocation, run1: str, run2: str, select: Sequence[str], exclude: Sequence[str]) -> Diff:
     """What the selected jobs did between two runs; if none is selected, all that ran."""
     from floodmark.jobs.diff import diff as between
+
+    return between(invocation.store(), run1, run2, sinks_compared(invocation, select, exclude))
+
+
+def sinks_compared(
+    invocation: Invocation, select: Sequence[str] = (), exclude: Sequence[str] = ()
+) -> dict[str, list[Sink]]:
+    """The sinks of the jobs that are compared; of a job that stands in no project file, none is known."""
     from floodmark.jobs.diff import jobs_that_ran
 
     site, store = invocation.site(), invocation.store()
     declared = invocation.selected(select, exclude)
     others = [] if select or exclude else jobs_that_ran(store)
     sinks = {job.name: [sink.build(site) for sink in job.sinks] for job in declared}
-    return between(store, run1, run2, {**sinks, **{name: [] for name in others if name not in sinks}})
+    return {**sinks, **{name: [] for name in others if name not in sinks}}
 
 
 def diff_lines(found: Diff, folder: Path) -> Iterator[str]:

@@ -19,6 +19,7 @@ from floodmark.health.checks import JobFacts
 from floodmark.health.report import HOUR
 from floodmark.health.tables import TableFacts, TableLooks
 from floodmark.stores.record import UPKEEP
+from floodmark.stores.run_index import run_ends
 
 if TYPE_CHECKING:
     from prometheus_client.metrics_core import Metric
@@ -26,9 +27,9 @@ if TYPE_CHECKING:
     from floodmark.health.report import JobWatch, Watch
     from floodmark.stores.contract import MarkStore
     from floodmark.stores.record import Receipt
+    from floodmark.stores.run_index import RunEnd
 
 
-RUNS_COUNTED = 10_000
 UPKEEPS_READ = 100
 SECONDS = (0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 300, 900, 3600)
 """The buckets of a run's duration."""
@@ -183,10 +184,12 @@ def _of_upkeep(watch: Watch, store: MarkStore) -> Iterator[Sample]:
 
 
 def _of_job(job: JobWatch, store: MarkStore, now: datetime) -> Iterator[Sample]:
-    runs, labels = tuple(store.runs(job.name, RUNS_COUNTED)), {"job": job.name}
-    yield Sample("pipeline_start_count", labels, len(runs))
-    yield Sample("pipeline_error_count", labels, sum(run.status == "failed" for run in runs))
-    yield Sample("pipeline_retry_count", labels, count_retries(runs))
+    ends, labels = run_ends(store, job.name), {"job": job.name}
+    yield Sample("pipeline_start_count", labels, len(ends))
+    yield Sample("pipeline_error_count", labels, sum(end.status == "failed" for end in ends))
+    yield Sample("pipeline_retry_count", labels, count_retries(ends))
+    last_done = next((place for place, end in enumerate(ends, start=1) if end.status == "done"), 1)
+    runs = tuple(store.runs(job.name, last_done))
     facts = JobFacts(store.read(job.name), runs, store.last_looked(job.name))
     sign, last = facts.last_sign(), facts.last_of("done")
     if sign is not None:
@@ -195,7 +198,7 @@ def _of_job(job: JobWatch, store: MarkStore, now: datetime) -> Iterator[Sample]:
         yield from _of_run(last, labels)
 
 
-def count_retries(runs: Sequence[Receipt]) -> int:
+def count_retries(runs: Sequence[Receipt | RunEnd]) -> int:
     """Of runs, newest first: those that come after a failed one, or finished a batch that an earlier one had begun."""
     after_failure = sum(earlier.status == "failed" and not run.recovered for run, earlier in pairwise(runs))
     return after_failure + sum(run.recovered for run in runs)

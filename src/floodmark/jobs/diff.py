@@ -18,6 +18,7 @@ from floodmark.probes.delta import DeltaProbe, TableState, state_at
 from floodmark.sinks.contract import OnDelta, Sink, ledger_id
 from floodmark.spark.tables import DeltaPlace
 from floodmark.stores.record import UPKEEP, VIEWS, Receipt, RuleOutcome
+from floodmark.stores.run_index import names_in, runs_named
 
 if TYPE_CHECKING:
     from floodmark.probes.delta import Commit
@@ -25,7 +26,9 @@ if TYPE_CHECKING:
     from floodmark.stores.contract import MarkStore
 
 
-RUNS_READ = 10_000
+RUNS_OFFERED = 1_000
+"""Of so many runs those are named whose ids are like one that is not there."""
+RUNS_READ_FIRST = 4
 
 
 @dataclass(frozen=True)
@@ -130,39 +133,31 @@ def diff(store: MarkStore, earlier: str, later: str, sinks: Mapping[str, Sequenc
 
     Raises RunNotFound.
     """
-    receipts = Receipts.of(store)
-    first, last = sorted((receipts.run(earlier), receipts.run(later)), key=end_time)
-    changes = [_job_change(receipts.of_job(job), first, last, job) for job in sinks]
+    return diff_of(store, find_run(store, earlier), find_run(store, later), sinks)
+
+
+def diff_of(store: MarkStore, earlier: Receipt, later: Receipt, sinks: Mapping[str, Sequence[Sink]]) -> Diff:
+    """What lies between two runs whose receipts are there."""
+    first, last = sorted((earlier, later), key=end_time)
+    changes = [_job_change(_runs_since(store, job, first), first, last, job) for job in sinks]
     found = [(change, ran) for change, ran in changes if change is not None]
     with_tables = (_with_tables(change, ran, sinks[change.job], store.namespace) for change, ran in found)
     return Diff(first, last, tuple(with_tables))
 
 
 def jobs_that_ran(store: MarkStore) -> list[str]:
-    """The jobs and streams that receipts are kept of; upkeep shows in the tables that it was done to."""
-    return sorted({receipt.job for receipt in store.runs(None, RUNS_READ)} - {UPKEEP, VIEWS})
+    """The jobs and streams that receipts may be kept of; upkeep shows in the tables that it was done to."""
+    return sorted(set(names_in(store)) - {UPKEEP, VIEWS})
 
 
-@dataclass(frozen=True)
-class Receipts:
-    """All receipts of a store, or of one job, the oldest first."""
-
-    receipts: tuple[Receipt, ...]
-
-    @classmethod
-    def of(cls, store: MarkStore, job: str | None = None) -> Receipts:
-        return cls(tuple(sorted(store.runs(job, RUNS_READ), key=end_time)))
-
-    def run(self, run_id: str) -> Receipt:
-        """The run of that id, or the only one whose id begins so. Raises RunNotFound."""
-        found = [each for each in self.receipts if each.run and each.run.startswith(run_id)] if run_id else []
-        exact = [each for each in found if each.run == run_id]
-        if len(exact or found) != 1:
-            raise RunNotFound(run_id, known=[each.run for each in found or self.receipts if each.run])
-        return (exact or found)[0]
-
-    def of_job(self, job: str) -> list[Receipt]:
-        return [each for each in self.receipts if each.job == job]
+def find_run(store: MarkStore, run_id: str, job: str | None = None) -> Receipt:
+    """The run of that id, or the only one whose id begins so. Raises RunNotFound."""
+    found = runs_named(store, run_id, job) if run_id else ()
+    exact = [each for each in found if each.run == run_id]
+    if len(exact or found) != 1:
+        known = found or store.runs(job, RUNS_OFFERED)
+        raise RunNotFound(run_id, known=[each.run for each in reversed(known) if each.run])
+    return (exact or found)[0]
 
 
 def end_time(receipt: Receipt) -> datetime:
@@ -180,6 +175,17 @@ class JobRuns:
     @property
     def successes(self) -> list[Receipt]:
         return [each for each in self.between if each.status == "done"]
+
+
+def _runs_since(store: MarkStore, job: str, first: Receipt) -> list[Receipt]:
+    """The receipts of a job, the oldest first, from its last batch that was done by the end of this run."""
+    limit = RUNS_READ_FIRST
+    while True:
+        found = store.runs(job, limit)
+        is_enough = any(each.status == "done" and end_time(each) <= end_time(first) for each in found)
+        if is_enough or len(found) < limit:
+            return sorted(found, key=end_time)
+        limit *= 4
 
 
 def _job_change(

@@ -12,7 +12,7 @@ from floodmark.errors import ConfigError, FloodmarkError, NoGoodRun, RunNotFound
 from floodmark.errors.causes import reason_of
 from floodmark.failpoints import reach
 from floodmark.jobs.dead_letters import act_batch
-from floodmark.jobs.diff import Receipts, end_time
+from floodmark.jobs.diff import end_time, find_run
 from floodmark.jobs.table_readers import behind_restores, names_by_id, needs_of, order, versions_read
 from floodmark.jobs.workflow.memory import last_run_in
 from floodmark.probes.set_aside import Kind
@@ -26,6 +26,7 @@ from floodmark.step.looking import read_ledgers
 from floodmark.step.set_aside import Letters
 from floodmark.stores.lease import HeldLease, hold
 from floodmark.stores.record import JobRecord, Receipt
+from floodmark.stores.run_index import runs_named
 
 if TYPE_CHECKING:
     from floodmark.sinks.contract import Session
@@ -100,11 +101,10 @@ class Target:
         """What the text means to this store; a run may be named by how it begins. Raises RunNotFound."""
         if text == LAST_GOOD:
             return cls(text)
-        receipts = Receipts.of(store)
-        if text.isdigit() and text not in {each.run for each in receipts.receipts}:
+        if text.isdigit() and text not in {each.run for each in runs_named(store, text)}:
             return cls(text, number=int(text))
         try:
-            run = receipts.run(text)
+            run = find_run(store, text)
         except RunNotFound:
             found = _run_of_a_workflow(text, store)
             if found is None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields, is_dataclass, replace
+from functools import lru_cache
 from typing import TYPE_CHECKING, TypeAlias
 
 from sqlglot import exp
@@ -220,19 +221,21 @@ def _declared_columns(dataset: Dataset, schema: object, known: ColumnsOf) -> Rel
 def names_in(schema: object) -> list[str] | None:
     """The columns of a schema: DDL, a dataclass, or Spark's own; None if it is none of these."""
     if isinstance(schema, str):
-        return _names_in_text(schema)
+        names = _names_in_text(schema)
+        return None if names is None else list(names)
     if isinstance(schema, type) and is_dataclass(schema):
         return [each.name for each in fields(schema)]
     names = getattr(schema, "names", None)
     return list(names) if names is not None else None
 
 
-def _names_in_text(ddl: str) -> list[str] | None:
+@lru_cache(maxsize=1024)
+def _names_in_text(ddl: str) -> tuple[str, ...] | None:
     try:
         table = parse_sql(f"CREATE TABLE t ({ddl})")
     except SqlglotError:
         return None
-    return [each.name for each in table.this.expressions if isinstance(each, exp.ColumnDef)]
+    return tuple(each.name for each in table.this.expressions if isinstance(each, exp.ColumnDef))
 
 
 def _messages(source: sources.Kafka) -> Relation:

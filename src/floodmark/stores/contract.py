@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from floodmark.hwm import HWM
     from floodmark.stores.paged import PruneCounts
     from floodmark.stores.record import JobRecord, Lease, Owner, Receipt
+    from floodmark.stores.run_index import RunEnd
 
 
 class MarkStore(Protocol):
@@ -122,6 +123,20 @@ class LevelledStore(Protocol):
 
     def served_by(self, job: str) -> str:
         """The level that the job's record was last read from; never with a secret in it."""
+
+
+@runtime_checkable
+class RunIndex(Protocol):
+    """A store that finds and counts runs without parsing every receipt; `run_index` asks it, or any other store."""
+
+    def names(self) -> Sequence[str]:
+        """Every job that has a record or a receipt, sorted."""
+
+    def run_ends(self, job: str) -> Sequence[RunEnd]:
+        """How the runs of a job ended, newest first. Raises MarkUnreadable if a receipt does not tell."""
+
+    def runs_named(self, begin: str, job: str | None = None) -> Sequence[Receipt]:
+        """Receipts whose run id begins so, newest first."""
 
 
 @runtime_checkable

@@ -15,7 +15,8 @@ from floodmark.logs import get_logger
 from floodmark.machine import append_after, ensure_folder, file_lock, file_name, replace_file, sync_folder
 from floodmark.patience import SILENT_SECONDS, saying_after
 from floodmark.stores.paged import PagedMarkStore, utc_now
-from floodmark.stores.wire import Entry, compact
+from floodmark.stores.run_index import EVERYTHING
+from floodmark.stores.wire import Entry, compact, end_facts, is_named
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -162,6 +163,15 @@ class FilePage:
 
     def runs(self, limit: int) -> Sequence[str]:
         return self._file().newest("run", limit)
+
+    def count_runs(self) -> int:
+        return len(self._file().newest("run", EVERYTHING))
+
+    def run_ends(self, limit: int) -> Sequence[Sequence[object]]:
+        return [end_facts(text) for text in self.runs(limit)]
+
+    def runs_named(self, begin: str, limit: int) -> Sequence[str]:
+        return [text for text in self.runs(limit) if is_named(text, begin)]
 
     def add_run(self, text: str, keep: int) -> None:
         self._changed = self._file().with_line("run", text, keep)

@@ -12,7 +12,7 @@ import logging
 from typing import TYPE_CHECKING
 
 from floodmark.errors import ConfigError, StoreError
-from floodmark.stores.contract import ClockedStore, FolderStore, JoiningStore, PreparableStore
+from floodmark.stores.contract import ClockedStore, FolderStore, JoiningStore, PreparableStore, RunIndex
 from floodmark.stores.hwm_access import HwmAccess
 
 if TYPE_CHECKING:
@@ -40,6 +40,12 @@ class LayeredMarkStore(HwmAccess):
             self.folder = self._truth.folder
         if isinstance(self._truth, ClockedStore):
             self.seconds_since_beat = self._truth.seconds_since_beat
+        if isinstance(self._truth, RunIndex):
+            self.names, self.run_ends, self.runs_named = (
+                self._truth.names,
+                self._truth.run_ends,
+                self._truth.runs_named,
+            )
         if isinstance(self._truth, JoiningStore):  # the levels above see the new stamp at their next read
             self.commit_within, self.is_reached_by = self._truth.commit_within, self._truth.is_reached_by
         if isinstance(self._truth, PreparableStore):

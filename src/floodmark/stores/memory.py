@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from floodmark.stores.paged import PagedMarkStore, utc_now
+from floodmark.stores.wire import end_facts, is_named
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -110,6 +111,15 @@ class MemoryPage:
 
     def runs(self, limit: int) -> Sequence[str]:
         return self.receipts[::-1][:limit]
+
+    def count_runs(self) -> int:
+        return len(self.receipts)
+
+    def run_ends(self, limit: int) -> Sequence[Sequence[object]]:
+        return [end_facts(text) for text in self.runs(limit)]
+
+    def runs_named(self, begin: str, limit: int) -> Sequence[str]:
+        return [text for text in self.runs(limit) if is_named(text, begin)]
 
     def add_run(self, text: str, keep: int) -> None:
         self.receipts.append(text)

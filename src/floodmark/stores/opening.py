@@ -21,6 +21,8 @@ PROJECT_STORE = "sqlite:///state/marks.db"
 """Of a project file that names none."""
 HIDDEN_FOLDER = Path(".floodmark")
 """In the working folder, for what belongs to the marks of a store without a folder."""
+STREAMS_FOLDER = "streams"
+"""Beside the marks: the state of streams for which nobody says another place."""
 
 Loader: TypeAlias = "Callable[[str, str, Path], LevelStore]"
 """Takes the whole text, the namespace and the folder that relative paths start from; imports its backend itself."""

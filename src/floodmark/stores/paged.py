@@ -14,6 +14,7 @@ from floodmark.errors import FormatTooNew, LeaseHeld, LeaseLost, MarkInvalid, Ma
 from floodmark.formats import with_format, without_format
 from floodmark.stores.hwm_access import HwmAccess
 from floodmark.stores.record import RECEIPT_FORMAT, JobRecord, Lease, Owner, Receipt
+from floodmark.stores.run_index import EVERYTHING, RunEnd, ends_in, receipt_in
 from floodmark.stores.wire import (
     ITEMS,
     UNREADABLE,
@@ -32,9 +33,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from floodmark.stores.contract import MarkStore
-
-
-EVERYTHING = 1_000_000_000
 
 
 @dataclass(frozen=True)
@@ -69,6 +67,7 @@ class PagedMarkStore(HwmAccess):
         self._pages, self._now = pages, now
         self._keep_history, self._keep_runs = keep_history, keep_runs
         self._cache: dict[str, CachedRecord] = {}
+        self._ends: dict[str, tuple[tuple[object, ...], Sequence[RunEnd]]] = {}
         self._guard = threading.Lock()
 
     def describe(self) -> str:
@@ -225,18 +224,32 @@ class PagedMarkStore(HwmAccess):
 
     def _runs_of(self, job: str, limit: int) -> list[Receipt]:
         with self._pages.reading(job) as page:
-            found = [self._receipt(job, text) for text in page.runs(min(limit, self._keep_runs))]
+            texts = page.runs(min(limit, self._keep_runs))
+        found = [receipt_in(text, job, self.describe()) for text in texts]
         return sorted(found, key=attrgetter("started"), reverse=True)
 
-    def _receipt(self, job: str, text: str) -> Receipt:
-        try:
-            facts, what = json.loads(text), f"a receipt of job '{job}'"
-            stored = without_format(facts, what, where=self.describe(), known=RECEIPT_FORMAT)
-            return Receipt.deserialize(stored)
-        except FormatTooNew:
-            raise
-        except UNREADABLE as error:
-            raise MarkUnreadable(job, where=self.describe(), reason=f"a receipt is damaged: {error}") from error
+    def names(self) -> Sequence[str]:
+        """Jobs with a record or a receipt, sorted."""
+        return sorted(self._pages.names())
+
+    def run_ends(self, job: str) -> Sequence[RunEnd]:
+        """How runs ended, newest first."""
+        with self._pages.reading(job) as page:
+            stamp, cached = (page.count_runs(), *page.runs(1)), self._ends.get(job)
+            if cached and cached[0] == stamp:
+                return cached[1]
+            ends = ends_in(page.run_ends(self._keep_runs), job, self.describe())
+        self._ends[job] = stamp, ends
+        return ends
+
+    def runs_named(self, begin: str, job: str | None = None) -> Sequence[Receipt]:
+        """Receipts by their run id, newest first."""
+        found: list[Receipt] = []
+        for name in self._pages.names() if job is None else [job]:
+            with self._pages.reading(name) as page:
+                texts = page.runs_named(begin, self._keep_runs)
+            found += [receipt_in(text, name, self.describe()) for text in texts]
+        return sorted(found, key=attrgetter("started"), reverse=True)
 
     def add_run(self, receipt: Receipt) -> None:
         """Keep a receipt alone."""

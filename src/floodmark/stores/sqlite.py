@@ -16,7 +16,7 @@ from floodmark.machine import ensure_folder, file_lock, mount_of, sync_folder
 from floodmark.patience import SILENT_SECONDS, saying_after
 from floodmark.stores.memory import MemoryPage
 from floodmark.stores.paged import PagedMarkStore, utc_now
-from floodmark.stores.wire import Entry, ItemRow
+from floodmark.stores.wire import Entry, ItemRow, compact, end_facts, is_named
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -227,6 +227,23 @@ class SqlitePage:
     def runs(self, limit: int) -> Sequence[str]:
         newest = f"select val from floodmark_runs where {MINE} order by id desc limit :limit"
         return [val for (val,) in self._do(newest, limit=limit)]
+
+    def count_runs(self) -> int:
+        return int(self._do(f"select count(*) from floodmark_runs where {MINE}").fetchone()[0])
+
+    def run_ends(self, limit: int) -> Sequence[Sequence[object]]:
+        facts = ", ".join(f"json_extract(val, '$.{name}')" for name in ("status", "recovered", "started"))
+        newest = f"select {facts} from floodmark_runs where {MINE} order by id desc limit :limit"
+        try:
+            return self._do(newest, limit=limit).fetchall()
+        except sqlite3.OperationalError:  # a receipt is damaged, or this SQLite knows no JSON
+            return [end_facts(text) for text in self.runs(limit)]
+
+    def runs_named(self, begin: str, limit: int) -> Sequence[str]:
+        newest = f"select id, val from floodmark_runs where {MINE} order by id desc limit :limit"
+        alike = f"select val from ({newest}) where instr(val, :part) order by id desc"  # parsed are those few alone
+        found = self._do(alike, limit=limit, part=compact(begin)[1:-1])
+        return [val for (val,) in found if is_named(val, begin)]
 
     def add_run(self, text: str, keep: int) -> None:
         self._do("insert into floodmark_runs (namespace, job, val) values (:namespace, :job, :val)", val=text)

@@ -79,6 +79,15 @@ class Page(Protocol):
     def runs(self, limit: int) -> Sequence[str]:
         """Texts of receipts, the last added first."""
 
+    def count_runs(self) -> int:
+        """How many receipts are there."""
+
+    def run_ends(self, limit: int) -> Sequence[Sequence[object]]:
+        """Status, whether it was recovered, and the start of receipts, the last added first."""
+
+    def runs_named(self, begin: str, limit: int) -> Sequence[str]:
+        """Texts of receipts whose run id begins so, of the last `limit` that were added, the last first."""
+
     def add_run(self, text: str, keep: int) -> None:
         """Add a receipt and drop the oldest ones above `keep`."""
 
@@ -162,6 +171,23 @@ class EncodedRecord:
 
     def history_val(self) -> str:
         return compact({name: part for name, part in self.head.items() if name != AFTER_IS_MARK} | {"intent": None})
+
+
+def end_facts(text: str) -> Sequence[object]:
+    """What `run_ends` says of a receipt's text; of one that is damaged, nothing."""
+    try:
+        receipt = json.loads(text)
+        return receipt["status"], receipt.get("recovered", False), receipt["started"]
+    except UNREADABLE:
+        return ()
+
+
+def is_named(text: str, begin: str) -> bool:
+    """Whether the run id of a receipt's text begins so; one that is damaged has none."""
+    try:
+        return str(json.loads(text)["run"]).startswith(begin)
+    except UNREADABLE:
+        return False
 
 
 def compact(value: object) -> str:

@@ -20,7 +20,7 @@ from floodmark.probes.kafka.client import KafkaOptions, option_text
 from floodmark.probes.kafka.group import GroupOffsets
 from floodmark.spark.session import spark_session
 from floodmark.stores.contract import MarkStore
-from floodmark.stores.opening import folder_beside
+from floodmark.stores.opening import STREAMS_FOLDER, folder_beside
 from floodmark.stores.project import open_default
 from floodmark.stores.record import Receipt
 from floodmark.streams.flow import Node, nodes_before
@@ -270,4 +270,4 @@ def from_kafka_batched(
 
 def state_folder(store: MarkStore, stream: str) -> Path:
     """A folder that the next run finds again: beside the marks, or hidden in the working folder."""
-    return folder_beside(store) / "streams" / file_name(stream)
+    return folder_beside(store) / STREAMS_FOLDER / file_name(stream)

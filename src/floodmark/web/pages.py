@@ -149,10 +149,10 @@ class Pages:
 
     def run(self, request: Request) -> Response:
         """One run by its id: its receipt and its log."""
-        from floodmark.jobs.diff import Receipts
+        from floodmark.jobs.diff import find_run
 
         try:
-            receipt = Receipts.of(self.store(), request.query_params.get("job")).run(request.path_params["run"])
+            receipt = find_run(self.store(), request.path_params["run"], request.query_params.get("job"))
         except RunNotFound as error:
             return self.missing(request, str(error))
         lines = self.log_lines(receipt.job, receipt.run)

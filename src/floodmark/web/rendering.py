@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from floodmark.hwm import Json
     from floodmark.jobs.diff import Diff
-    from floodmark.jobs.workflow.memory import WorkflowState
+    from floodmark.jobs.workflow.memory import TaskOutcome, WorkflowState
     from floodmark.web.snapshot import Snapshot
 
 
@@ -78,7 +78,14 @@ def environment() -> Environment:
         moment=moment_text, seconds=seconds_text, number=number_text, short=short_text, mark=short_mark, json=json_text
     )
     made.filters.update(ago=ago_text)
-    made.globals.update(gantt=gantt, task_gantt=task_gantt, series=series, plural=plural, phases=phases)
+    made.globals.update(
+        gantt=gantt,
+        task_gantt=task_gantt,
+        tasks_without_bar=tasks_without_bar,
+        series=series,
+        plural=plural,
+        phases=phases,
+    )
     made.globals.update(restatements=restatements, strip_of=strip_of, resources=resources)
     return made
 
@@ -185,10 +192,15 @@ def gantt(receipts: Sequence[Receipt]) -> Gantt | None:
 
 
 def task_gantt(run: WorkflowState) -> Gantt | None:
-    """When each task of a workflow's run was under way; tasks whose begin was not kept are left out."""
+    """When each task of a workflow's run was under way, of those whose begin is known."""
     begun = [(task, run.starts.get(task.task)) for task in run.tasks.values()]
     spans = [(e.task, e.state, at, e.seconds, e.error or e.note or e.state) for e, at in begun if at is not None]
     return _gantt(spans)
+
+
+def tasks_without_bar(run: WorkflowState) -> list[TaskOutcome]:
+    """The tasks that a Gantt chart cannot show: they were skipped, or their begin was not kept."""
+    return [task for task in run.tasks.values() if task.task not in run.starts]
 
 
 def _gantt(spans: Sequence[tuple[str, str, datetime, float, str]]) -> Gantt | None:

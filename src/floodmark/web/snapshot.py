@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from hashlib import sha256
 from typing import TYPE_CHECKING
 
-from floodmark.errors import ConfigError, SourceUnreadable
+from floodmark.errors import ConfigError, FloodmarkError, SourceUnreadable
 from floodmark.health.checks import is_a_program
 from floodmark.health.report import SEVERITY, worst
 from floodmark.health.tables import TableLooks
@@ -21,17 +21,20 @@ from floodmark.lineage.flows import Parts
 from floodmark.lineage.graph import Columns
 from floodmark.probes.set_aside import Kind, SetAsideRow, rows_set_aside
 from floodmark.project.health import examine_project, watch_of
+from floodmark.stores.opening import STREAMS_FOLDER, folder_beside
 from floodmark.stores.record import UPKEEP, JobRecord, Receipt
 from floodmark.web.graph import Graph, graph_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from pathlib import Path
 
     from floodmark.health.report import Finding, Report, Status, Watch
     from floodmark.lineage import Dataset
     from floodmark.project.kinds import Site
     from floodmark.project.models import JobModel, Project
     from floodmark.stores.contract import MarkStore
+    from floodmark.streams.healer.dead_letters import DeadLetters
 
 
 RUNS_OF_A_JOB = 30
@@ -151,14 +154,26 @@ class Snapshot:
         aside = [(each.job, each.kind, each.open_rows, each.error) for each in self.asides]
         return sha256(repr((seen, sorted(self.alerts), aside)).encode()).hexdigest()[:16]
 
+    def newest_runs(self) -> tuple[Receipt, ...]:
+        """As many as a page shows."""
+        return self.runs[:RUNS_OF_ALL]
+
     def last_call(self) -> list[Receipt]:
-        """The runs that followed each other without a pause, up to the newest; the earliest first."""
-        found: list[Receipt] = []
-        for receipt in self.runs:
-            if found and (found[-1].started - receipt.started).total_seconds() - receipt.seconds > PAUSE_BETWEEN_RUNS:
-                break
-            found.append(receipt)
-        return found[::-1]
+        """The runs of the last call of `floodmark run`, the earliest first."""
+        return call_of(self.runs)[::-1]
+
+
+def call_of(newest_first: Sequence[Receipt]) -> list[Receipt]:
+    """The runs that followed each other without a pause, up to the newest: a job that comes again ends the call."""
+    found: list[Receipt] = []
+    jobs: set[str] = set()
+    for receipt in newest_first:
+        pause = (found[-1].started - receipt.started).total_seconds() - receipt.seconds if found else 0.0
+        if receipt.job in jobs or pause > PAUSE_BETWEEN_RUNS:
+            break
+        found.append(receipt)
+        jobs.add(receipt.job)
+    return found
 
 
 def take_snapshot(
@@ -201,12 +216,23 @@ def take_snapshot(
             lineage, statuses, str(site.folder), unread, _findings_by_table(report, watch_of(project, site))
         ),
         lineage=lineage,
-        runs=tuple(run for run in store.runs(None, RUNS_OF_ALL) if run.job != UPKEEP),
+        runs=newest_runs(store),
         workflows={name: run for name, record in records.items() if (run := last_run_in(record)) is not None},
-        asides=tuple(_asides(project, site)),
+        asides=(*_asides(project, site), *letters_of_streams(folder_beside(store) / STREAMS_FOLDER)),
         alerts=memory.alerts,
         folder=str(site.folder),
     )
+
+
+def newest_runs(store: MarkStore) -> tuple[Receipt, ...]:
+    """The newest runs of all jobs, as far back as the last call goes and the run that was before it."""
+    limit = RUNS_OF_ALL
+    while True:
+        found = store.runs(None, limit)
+        runs = tuple(run for run in found if run.job != UPKEEP)
+        if len(found) < limit or any(run.run for run in runs[len(call_of(runs)) :]):
+            return runs
+        limit *= 2
 
 
 @dataclass
@@ -304,11 +330,32 @@ def _places(job: JobModel, site: Site) -> list[tuple[Kind, str]]:
 def look_aside(job: str, kind: Kind, path: str) -> AsideView:
     """What waits there; whatever goes wrong is said."""
     try:
-        rows = [row for row in rows_set_aside(path, job, kind) if row.status == "open"]
+        return _aside(job, kind, path, rows_set_aside(path, job, kind))
     except SourceUnreadable as error:
         return AsideView(job, kind, path, error=str(error))
-    reasons: dict[str, int] = {}
-    for row in rows:
-        for reason in row.reasons:
-            reasons[reason] = reasons.get(reason, 0) + 1
-    return AsideView(job, kind, path, len(rows), reasons, tuple(rows[-ROWS_SHOWN:]))
+
+
+def letters_of_streams(folder: Path) -> list[AsideView]:
+    """The dead letters of the streams whose state is in this folder; whatever goes wrong is said."""
+    if not folder.is_dir():
+        return []
+    from floodmark.streams.healer.dead_letters import letters_below  # only now: projects without a stream need none
+
+    return [_look_at_letters(letters) for letters in letters_below(folder)]
+
+
+def _look_at_letters(letters: DeadLetters) -> AsideView:
+    from floodmark.streams.healer.dead_letters import text_of
+
+    stream, path = letters.stream, str(letters.folder)
+    try:
+        rows = [replace(each.row(stream), record=text_of(each.value)) for each in letters.all()]
+    except (FloodmarkError, OSError, ValueError, KeyError) as error:
+        return AsideView(stream, "dead_letter", path, error=str(error))
+    return _aside(stream, "dead_letter", path, rows)
+
+
+def _aside(job: str, kind: Kind, path: str, rows: Iterable[SetAsideRow]) -> AsideView:
+    waiting = [row for row in rows if row.status == "open"]
+    reasons = Counter(reason for row in waiting for reason in row.reasons)
+    return AsideView(job, kind, path, len(waiting), reasons, tuple(waiting[-ROWS_SHOWN:]))

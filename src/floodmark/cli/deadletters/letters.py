@@ -7,12 +7,11 @@ from dataclasses import dataclass, field
 from datetime import datetime, timezone
 from pathlib import Path
 from typing import TYPE_CHECKING
-from urllib.parse import unquote
 
 from floodmark.errors import ConfigError
 from floodmark.probes.set_aside import SetAsideRow, rows_set_aside
-from floodmark.stores.opening import HIDDEN_FOLDER, folder_beside
-from floodmark.streams.healer.dead_letters import DeadLetter, DeadLetters
+from floodmark.stores.opening import HIDDEN_FOLDER, STREAMS_FOLDER, folder_beside
+from floodmark.streams.healer.dead_letters import DeadLetter, DeadLetters, letters_below, text_of
 
 if TYPE_CHECKING:
     from floodmark.cli.invocation import Invocation
@@ -94,9 +93,8 @@ def _streams(invocation: Invocation, state: Path | None) -> list[StreamLetters]:
         raise ConfigError(
             f"there is no folder {state}.", hint="give the `state` folder of the stream, or that above it"
         )
-    above = [state] if state else [folder / "streams" for folder in _beside_the_marks(invocation)]
-    roots = [root for each in above if each.is_dir() for root in (each, *sorted(each.iterdir()))]
-    return [StreamLetters(unquote(root.name), DeadLetters(root / "dead")) for root in roots if (root / "dead").is_dir()]
+    above = [state] if state else [folder / STREAMS_FOLDER for folder in _beside_the_marks(invocation)]
+    return [StreamLetters(letters.stream, letters) for folder in above for letters in letters_below(folder)]
 
 
 def _beside_the_marks(invocation: Invocation) -> list[Path]:
@@ -141,7 +139,7 @@ def _letter_of_job(name: str, row: SetAsideRow) -> Letter:
 
 
 def _letter_of_stream(name: str, letter: DeadLetter) -> Letter:
-    headers = [] if letter.headers is None else [[header, _text_of(value)] for header, value in letter.headers]
+    headers = [] if letter.headers is None else [[header, text_of(value)] for header, value in letter.headers]
     return Letter(
         of=name,
         kind=StreamLetters.kind,
@@ -154,21 +152,11 @@ def _letter_of_stream(name: str, letter: DeadLetter) -> Letter:
         details={
             "first_at": _moment(letter.first_at),
             "timestamp": _moment(letter.timestamp / 1000),
-            "key": _text_of(letter.key),
+            "key": text_of(letter.key),
             "headers": headers,
-            "value": _text_of(letter.value),
+            "value": text_of(letter.value),
         },
     )
-
-
-def _text_of(value: bytes | None) -> str | None:
-    """Text where it is text; else what Python writes for the bytes."""
-    if value is None:
-        return None
-    try:
-        return value.decode()
-    except UnicodeDecodeError:
-        return repr(value)
 
 
 def _moment(seconds: float) -> str:

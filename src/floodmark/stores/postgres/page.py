@@ -228,6 +228,19 @@ class PostgresPage:
         newest = f"select val::text from {self._runs} where {MINE} order by id desc limit %(limit)s"
         return [from_jsonb(val) for (val,) in self._do(newest, limit=limit).fetchall()]
 
+    def count_runs(self) -> int:
+        return int(self._do(f"select count(*) from {self._runs} where {MINE}").fetchall()[0][0])
+
+    def run_ends(self, limit: int) -> Sequence[Sequence[object]]:
+        facts = "val->>'status', (val->>'recovered')::boolean, val->>'started'"
+        newest = f"select {facts} from {self._runs} where {MINE} order by id desc limit %(limit)s"
+        return self._do(newest, limit=limit).fetchall()
+
+    def runs_named(self, begin: str, limit: int) -> Sequence[str]:
+        newest = f"select val from {self._runs} where {MINE} order by id desc limit %(limit)s"
+        named = f"select val::text from ({newest}) as newest where starts_with(val->>'run', %(begin)s)"
+        return [from_jsonb(val) for (val,) in self._do(named, limit=limit, begin=begin).fetchall()]
+
     def add_run(self, text: str, keep: int) -> None:
         self._do(f"insert into {self._runs} (namespace, job, val) values (%(namespace)s, %(job)s, %(val)s)",
                  val=to_jsonb(text))  # fmt: skip

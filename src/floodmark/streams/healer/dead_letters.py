@@ -314,3 +314,19 @@ def uuid_of(letter: DeadLetter) -> Mapping[str, object]:
     place = letter.record._asdict()
     message = {"key": letter.key, "headers": letter.headers, "timestamp": letter.timestamp}
     return {**place, "attempt": letter.attempts + 1, **message}
+
+
+def letters_below(folder: Path) -> list[DeadLetters]:
+    """The letters of every stream whose state is this folder, or one inside it."""
+    roots = (folder, *sorted(folder.iterdir())) if folder.is_dir() else ()
+    return [DeadLetters(root / "dead") for root in roots if (root / "dead").is_dir()]
+
+
+def text_of(value: bytes | None) -> str | None:
+    """Text where it is text; else what Python writes for the bytes."""
+    if value is None:
+        return None
+    try:
+        return value.decode()
+    except UnicodeDecodeError:
+        return repr(value)

@@ -1,0 +1,77 @@
+"""A store with very many receipts: a page parses those that it shows, and not what else is kept."""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta, timezone
+
+import pytest
+
+from floodmark import stores
+from floodmark.stores.record import Receipt
+from floodmark.stores.run_index import receipt_in
+from tests.web.conftest import Site, serving
+from tests.web.prepared import insert_receipts
+
+JOBS, RUNS = 20, 1000
+JOB = """\
+  - name: job{number}
+    source: {{type: files, path: incoming, format: jsonl, schema: "id long"}}
+    sinks: [{{name: lines, type: console}}]
+"""
+
+
+@pytest.fixture(scope="module")
+def busy_site(tmp_path_factory: pytest.TempPathFactory) -> Site:  # type: ignore[misc]
+    """Pages over twenty jobs with a thousand receipts each: the last run of each is done, every tenth failed."""
+    folder = tmp_path_factory.mktemp("busy")
+    jobs = "".join(JOB.format(number=number) for number in range(JOBS))
+    (folder / "floodmark.yaml").write_text(f"store: sqlite:///marks.db\njobs:\n{jobs}")
+    store = stores.open("sqlite:///marks.db", folder=folder)
+    begun = datetime.now(timezone.utc) - timedelta(minutes=RUNS)
+    store.add_run(Receipt("job0", "first", "done", begun - timedelta(days=1)))
+    store.close()
+    insert_receipts(
+        folder / "marks.db",
+        (
+            Receipt(
+                f"job{job}", f"{turn:04}of{job}", "done" if turn % 10 else "failed",
+                begun + timedelta(minutes=turn, seconds=job), 0.5, 1, turn, 10,
+            )
+            for turn in range(1, RUNS)
+            for job in range(JOBS)
+        ),
+    )  # fmt: skip
+    with serving(folder) as served:
+        yield served
+
+
+def parsed_for(site: Site, path: str, words: str) -> int:
+    """How many receipts were parsed anew for a page that has these words."""
+    before = receipt_in.cache_info().misses
+    answer = site.get(path)
+    assert (answer.status, words in answer.text) == (200, True), answer.text[:500]
+    return receipt_in.cache_info().misses - before
+
+
+def test_a_page_parses_only_the_receipts_that_it_shows(busy_site: Site) -> None:
+    """All of 20,000 would take seconds."""
+    receipt_in.cache_clear()
+    assert parsed_for(busy_site, "/", "20 jobs, none failed") <= 60 * JOBS  # health compares up to 50 runs of a job
+    assert parsed_for(busy_site, "/runs", "What the last run changed") <= 2
+    assert parsed_for(busy_site, "/metrics", 'pipeline_error_count{job="job7"} 99.0') <= JOBS
+    assert parsed_for(busy_site, "/runs/0002of7", "Run 0002of7") == 1
+
+
+def test_numbers_that_are_asked_for_again_are_counted_once(busy_site: Site) -> None:
+    """A job that did not run in between has the same numbers."""
+    first = busy_site.get("/metrics").text
+    assert 'pipeline_start_count{job="job7"} 999.0' in first
+    assert 'pipeline_retry_count{job="job7"} 99.0' in first
+    assert parsed_for(busy_site, "/metrics", 'pipeline_start_count{job="job7"} 999.0') == 0
+
+
+def test_any_run_that_is_kept_is_found_by_its_id(busy_site: Site) -> None:
+    """Also one that is older than ten thousand others; what is not there is said with runs that are."""
+    assert busy_site.get("/runs/first").status == 200
+    missing = busy_site.get("/runs/0999of99")
+    assert (missing.status, "0999of" in missing.text) == (404, True)
