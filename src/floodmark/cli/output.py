@@ -17,7 +17,6 @@ from typing import TYPE_CHECKING, Annotated, TextIO
 
 import typer
 
-from floodmark.cli import INTERRUPTED
 from floodmark.errors import ConfigError, FloodmarkError
 from floodmark.errors.causes import cause_of
 from floodmark.hwm.mark import short_mark
@@ -248,10 +247,8 @@ def one_job(job: str | None, select: Sequence[str] | None) -> str:
     return names.pop()
 
 
-def explain_failure(error: BaseException, invocation: Invocation) -> int:
+def explain_failure(error: Exception, invocation: Invocation) -> int:
     """Print what happened and what to do; gives the exit code."""
-    if isinstance(error, KeyboardInterrupt):
-        return INTERRUPTED
     if isinstance(error, typer.Exit):
         return int(error.exit_code)
     if isinstance(error, typer.Abort):
