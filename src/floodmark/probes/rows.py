@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from floodmark.errors import ConfigError, SourceUnreadable
+from floodmark.errors import ConfigError, DeltaTableMissing, SourceUnreadable
 from floodmark.locations import native_uri, quote
 
 if TYPE_CHECKING:
@@ -73,7 +73,7 @@ def open_delta(path: str, version: int | None = None) -> DeltaTable:
     try:
         return DeltaTable(native_uri(path), version=version)
     except TableNotFoundError as error:
-        raise SourceUnreadable(f"delta table {path}", reason="there is no such table") from error
+        raise DeltaTableMissing(path) from error
     except (DeltaError, OSError) as error:
         said = str(error).splitlines()[0]
         if version is not None:
