@@ -5,10 +5,20 @@ from __future__ import annotations
 import os
 import signal
 import threading
+import time
+from contextlib import suppress
 
 import pytest
 
-from floodmark.patience import StopRequest, doubling_pause, patiently, saying_after, stop_on
+from floodmark.patience import (
+    Interrupted,
+    StopRequest,
+    doubling_pause,
+    interrupted_by,
+    patiently,
+    saying_after,
+    stop_on,
+)
 
 
 def failing(*errors: Exception) -> list[Exception]:
@@ -75,6 +85,54 @@ def test_signals_are_given_back_afterwards() -> None:
     with stop_on(signal.SIGUSR1):
         assert signal.getsignal(signal.SIGUSR1) is not before
     assert signal.getsignal(signal.SIGUSR1) is before
+
+
+def signal_this_process() -> None:
+    """It arrives before the wait has ended."""
+    os.kill(os.getpid(), signal.SIGUSR1)
+    time.sleep(5)
+
+
+def exit_where_interrupted() -> None:
+    """As typer does: it has an exit code of its own for that."""
+    try:
+        signal_this_process()
+    except KeyboardInterrupt as error:
+        raise SystemExit(130) from error
+
+
+def test_a_signal_that_somebody_catches_is_raised_at_the_end_of_the_block() -> None:
+    """A library that catches everything does not decide whether a process ends."""
+    with pytest.raises(Interrupted, match="SIGUSR1"), interrupted_by(signal.SIGUSR1), suppress(BaseException):
+        signal_this_process()
+
+
+def test_a_signal_goes_before_another_failure_that_it_caused() -> None:
+    """Only it knows the code of the signal."""
+    with pytest.raises(Interrupted), interrupted_by(signal.SIGUSR1):
+        exit_where_interrupted()
+
+
+class SignalsWhenDropped:
+    """An object in whose finalizer a signal arrives."""
+
+    def __del__(self) -> None:
+        os.kill(os.getpid(), signal.SIGUSR1)
+        time.sleep(0.01)
+
+
+def wait_after_a_finalizer() -> None:
+    """The object is gone at once, and the wait is long."""
+    SignalsWhenDropped()
+    time.sleep(20)
+
+
+def test_a_signal_that_arrives_in_a_finalizer_ends_the_wait_after_it(capfd: pytest.CaptureFixture[str]) -> None:
+    """Python prints what is raised there, and forgets it."""
+    began = time.monotonic()
+    with pytest.raises(Interrupted), interrupted_by(signal.SIGUSR1):
+        wait_after_a_finalizer()
+    assert (time.monotonic() - began < 10, capfd.readouterr().err) == (True, "")
 
 
 def test_who_waits_too_long_says_so_and_who_does_not_says_nothing() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import select
 import signal
+import sys
 import threading
 import time
 from collections import deque
@@ -24,6 +25,7 @@ SILENT_SECONDS = 2.0
 SIGNALLED = 128
 """A process that a signal ended has this and the signal's number for its exit code: 130, 143."""
 STDERR = 2
+AGAIN_SECONDS = 0.02
 
 
 def patiently(
@@ -215,18 +217,54 @@ def stop_on(*signals: signal.Signals, message: str = "") -> Iterator[StopRequest
 
 @contextmanager
 def interrupted_by(*signals: signal.Signals) -> Iterator[None]:
-    """These signals raise Interrupted within the block; only the main thread may ask for it, and is asked."""
+    """These signals raise Interrupted within the block; only the main thread may ask for it, and is asked.
+
+    A library may catch it, and Python drops what is raised in a finalizer: then it is raised at the block's end.
+    """
+    raised: list[Interrupted] = []
 
     def interrupt(number: int, _frame: FrameType | None) -> None:
-        raise interruption(number)
+        raised.append(interruption(number))
+        raise raised[-1]
 
     is_main = threading.current_thread() is threading.main_thread()
     before = {number: signal.signal(number, interrupt) for number in signals} if is_main else {}
     try:
-        yield
+        with _signalled_again_after_finalizers():
+            yield
+    except Interrupted:
+        raise
+    except BaseException:
+        if raised:
+            raise raised[-1] from None
+        raise
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
+    if raised:
+        raise raised[-1]
+
+
+@contextmanager
+def _signalled_again_after_finalizers() -> Iterator[None]:
+    """Python prints and forgets what is raised in a finalizer: a signal comes once more, when that has ended."""
+    before = sys.unraisablehook
+
+    def send_again(unraisable: sys.UnraisableHookArgs) -> None:
+        error = unraisable.exc_value
+        if not isinstance(error, Interrupted):
+            before(unraisable)
+            return
+        main = threading.main_thread().ident  # which may be waiting, and wakes up only for a signal of its own
+        again = threading.Timer(AGAIN_SECONDS, signal.pthread_kill, [main, error.exit_code - SIGNALLED])
+        again.daemon = True
+        again.start()
+
+    sys.unraisablehook = send_again
+    try:
+        yield
+    finally:
+        sys.unraisablehook = before
 
 
 _LISTENING: list[StopRequest] = []

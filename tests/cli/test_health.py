@@ -218,3 +218,20 @@ def test_metrics_name_every_job_and_table(floodmark: Floodmark) -> None:
     assert said.code == 0
     assert 'table_files{table="orders"} 1.0' in said.out.splitlines()
     assert 'pipeline_records_processed{job="orders"} 3.0' in said.out.splitlines()
+
+
+def test_what_is_said_of_many_jobs_in_the_same_words_is_one_line(folder: Path, floodmark: Floodmark) -> None:
+    """A project whose 200 jobs have yet to run is read at a glance; the document has every one of them."""
+    job = "  - {{name: j{0}, source: {{type: files, path: in}}, sinks: [{{type: delta, path: lake/t{0}}}]}}\n"
+    (folder / "floodmark.yaml").write_text("store: memory\njobs:\n" + "".join(job.format(n) for n in range(200)))
+    (folder / "in").mkdir()
+    assert [re.split(r"  +", line) for line in floodmark("health", "--quiet").out.splitlines()[2:]] == [
+        ["CRITICAL", "data_freshness", "200 (t0, t1, t2, …)", "there is no such table"],
+        ["CRITICAL", "record_counts", "200 (t0, t1, t2, …)", "there is no such table"],
+        ["WARNING", "processing_offsets", "200 (j0, j1, j2, …)", "it has never run"],
+        ["Try: 200 (t0, t1, t2, …): run the job that fills it, and look at `floodmark runs` for why it did not"],
+        ["Try: 200 (t0, t1, t2, …): compare it with its source; `floodmark runs` shows what was written"],
+        ["Try: 200 (j0, j1, j2, …): `floodmark run --select NAME`"],
+    ]
+    document = json.loads(floodmark("health", "--quiet", "--json").out)
+    assert len(document["checks"]["record_counts"]["subjects"]) == 200

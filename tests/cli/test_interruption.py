@@ -88,6 +88,44 @@ def test_any_command_is_stopped_at_once_with_the_code_of_the_signal(
     assert ended == (code, "", "Stopped: no batch is open.\n")
 
 
+EARLY = """\
+import os, sys, signal
+from floodmark.cli import main
+
+class Moment:
+    def find_spec(self, name, path=None, target=None):
+        if name == MODULE:
+            sys.meta_path.remove(self)
+            os.kill(os.getpid(), NUMBER)
+
+sys.meta_path.insert(0, Moment())
+sys.argv = ["floodmark", "run"]
+main()
+"""
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+@pytest.mark.parametrize(
+    ("module", "line"),
+    [
+        ("floodmark.cli.app", "Stopped: nothing was begun."),
+        ("typer", "Stopped: nothing was begun."),
+        ("floodmark.cli.invocation", "Stopped: nothing was begun."),
+        ("floodmark.cli.run", "Stopped: no batch is open."),
+        ("floodmark.project.models", "Stopped: no batch is open."),
+        ("pydantic", "Stopped: no batch is open."),
+    ],
+)
+def test_a_signal_while_python_loads_modules_is_answered_too(
+    tmp_path: Path, module: str, line: str, number: signal.Signals, code: int
+) -> None:
+    """The first second of a process is like any other: one line, and the code of the signal."""
+    program = EARLY.replace("MODULE", repr(module)).replace("NUMBER", str(int(number)))
+    child = [sys.executable, "-c", program]
+    ended = subprocess.run(child, cwd=project(tmp_path, 0), capture_output=True, text=True, check=False, timeout=60)
+    assert (ended.returncode, ended.stdout, ended.stderr) == (code, "", f"{line}\n")
+
+
 def test_the_second_sigterm_stops_a_run_at_once(tmp_path: Path) -> None:
     """The first lets what is under way finish, and says so."""
     code, out, err = Child(project(tmp_path, 60), "run").reaches("looking").gets(signal.SIGTERM, signal.SIGTERM)

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import io
 import json
+import re
 from collections.abc import Callable
+from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from floodmark.cli.runs import print_runs
 from floodmark.lineage.run_events import run_uuid
+from floodmark.stores.record import Receipt
 from tests.cli.conftest import CommandResult
 
 Floodmark = Callable[..., CommandResult]
@@ -108,3 +113,51 @@ def test_a_key_for_openlineage_does_not_go_in_the_clear(floodmark: Floodmark, fo
     (folder / "floodmark.yaml").write_text("openlineage: {url: 'http://collector/api', api_key: k}\n")
     linted = floodmark("lint")
     assert (linted.code, "in the clear" in linted.err + linted.out) == (2, True)
+
+
+class Terminal(io.StringIO):
+    """A stream that says it is one."""
+
+    def isatty(self) -> bool:
+        return True
+
+
+NOW = datetime(2026, 11, 18, 16, 5, tzinfo=timezone.utc)
+RECEIPTS = [
+    Receipt(
+        *("last_orders", "0123456789ab", "done", NOW, 12.3, 1, 1, 1234567),
+        {"lake": 1234567, "mart": 1234567},
+        mark_after=["/in/a.jsonl", "/in/b.jsonl"],
+    ),
+    Receipt("orders", "a123456789ab", "nothing_new", NOW, 0.3, mark_after="2025-11-18T10:00:00+00:00"),
+    Receipt("orders", "b123456789ab", "failed", NOW, 100.3, 1, 1, 7654321, {"lake": 7654321, "mart": 20}),
+]
+
+
+def printed_runs(monkeypatch: pytest.MonkeyPatch, **environment: str) -> list[str]:
+    """The lines on a terminal of 80 columns."""
+    terminal = Terminal()
+    monkeypatch.setattr("sys.stdout", terminal)
+    for name, value in {"COLUMNS": "80", "TERM": "xterm", **environment}.items():
+        monkeypatch.setenv(name, value)
+    print_runs(RECEIPTS, NOW)
+    return [line.rstrip() for line in terminal.getvalue().splitlines()]
+
+
+def test_runs_fit_into_80_columns_with_whole_ids_and_numbers(monkeypatch: pytest.MonkeyPatch) -> None:
+    """People paste the ids and compare the numbers; counts that differ between sinks stand below each other."""
+    assert [re.sub(r"\x1b\[\d+m", "", line).rstrip() for line in printed_runs(monkeypatch, NO_COLOR="1")] == [
+        "run          started     job         status    read    written  mark       s",
+        "0123456789ab 11-18 16:05 last_orders done      1234567 1234567  2 files    12.3",
+        "a123456789ab 11-18 16:05 orders      nothing   0                2025-11-18 0.3",
+        "                                     new",
+        "b123456789ab 11-18 16:05 orders      failed    7654321 7654321, none       100.3",
+        "                                                       20",
+    ]
+
+
+def test_the_status_has_its_colour_on_a_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As in what `run` prints."""
+    monkeypatch.delenv("NO_COLOR", raising=False)
+    lines = "\n".join(printed_runs(monkeypatch))
+    assert ("\x1b[32mdone" in lines, "\x1b[31mfailed" in lines) == (True, True)

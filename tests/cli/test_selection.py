@@ -140,6 +140,19 @@ def test_a_job_whose_table_is_made_by_another_waits_for_it_in_a_plan(floodmark: 
     assert floodmark("plan", tools=tools()).code == 1
 
 
+def test_a_job_that_cannot_be_planned_is_named_and_hides_no_other(floodmark: Floodmark, folder: Path) -> None:
+    """The document has all of them, and the exit code says that one failed."""
+    job = "  - {{name: {}, source: {{type: {}}}, sinks: [{{type: delta, path: lake/{}}}]}}\n"
+    jobs = [job.format("a", "delta, path: lake/none", "a"), job.format("b", "files, path: in", "b")]
+    (folder / "floodmark.yaml").write_text("store: memory\njobs:\n" + "".join(jobs))
+    (folder / "in").mkdir()
+    said = floodmark("plan", tools=tools())
+    assert (said.code, said.out) == (1, "b: nothing new, mark none\n")
+    assert said.err.startswith("Error: job 'a' cannot be planned: delta table ")
+    document = json.loads(floodmark("plan", "--json", tools=tools()).out)
+    assert [(each["job"], each["error"] is None) for each in document["plans"]] == [("a", False), ("b", True)]
+
+
 def test_health_of_some_jobs_is_of_their_tables_alone_and_alerts_nobody(floodmark: Floodmark, shop: Path) -> None:
     """The others were not looked at, so nothing can be said to be well again."""
     (shop / "floodmark.yaml").write_text(f"store: memory\nalerts: [{{to: file, path: {shop}/alerts.jsonl}}]\n")

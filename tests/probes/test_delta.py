@@ -10,9 +10,10 @@ import pyarrow as pa
 import pytest
 from deltalake import CommitProperties, DeltaTable, Transaction, write_deltalake
 
-from floodmark.errors import SourceUnreadable
+from floodmark.errors import DeltaTableMissing, SourceUnreadable
 from floodmark.locations import local_path, native_uri
 from floodmark.probes.delta import Commit, DeltaProbe, note
+from floodmark.probes.rows import open_delta
 
 ROWS = pa.table({"id": [1, 2, 3]})
 LEDGER = "floodmark.prod.orders.lake"
@@ -44,6 +45,14 @@ def test_a_question_about_a_missing_table_says_that_it_is_missing(tmp_path: Path
     with pytest.raises(SourceUnreadable) as caught:
         DeltaProbe(str(tmp_path)).latest()
     assert caught.value.reason == "there is no such table"
+
+
+def test_the_hint_about_a_missing_delta_table_is_about_its_path(tmp_path: Path) -> None:
+    """It has no schema like public.orders, and a job of the project may have yet to fill it."""
+    with pytest.raises(DeltaTableMissing) as caught:
+        open_delta(str(tmp_path))
+    assert caught.value.place == str(tmp_path)
+    assert caught.value.hint.startswith("fix `path:`, or run the job first that fills it")
 
 
 def test_a_refresh_sees_the_next_version(tmp_path: Path) -> None:

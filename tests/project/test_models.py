@@ -49,6 +49,21 @@ def test_a_project_is_loaded_with_its_defaults(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
+    ("source", "name"),
+    [
+        ("{type: sqlite, path: db, table: o, cursor: id, types: {price: decimal(38,10)}}", "price"),
+        ("{type: sqlite, path: db, table: o, cursor: id, types: {price: decimal(38, 10)}}", "price"),
+        ("{type: files, path: in, schema: id long, name string}", "schema"),
+    ],
+)
+def test_a_value_that_yaml_cut_at_a_comma_is_to_be_quoted(tmp_path: Path, source: str, name: str) -> None:
+    """What follows the comma looks like a field without a value; nobody wrote one."""
+    with pytest.raises(ConfigError) as refused:
+        project(tmp_path, JOB.replace("{type: files, path: in}", source))
+    assert refused.value.hint == f"YAML ends the value of {name} at its first comma: put it in quotes"
+
+
+@pytest.mark.parametrize(
     ("old", "new", "field", "line", "nearest"),
     [
         ("store:", "stroe:", "stroe", 1, "store"),

@@ -99,7 +99,19 @@ def test_lint_says_what_it_could_not_look_into_and_goes_on(tmp_path: Path, name:
     assert [each.job for each in report.guarantees] == ["a"]
 
 
+def test_lint_knows_the_columns_that_a_source_in_python_declares(tmp_path: Path) -> None:
+    """A misspelt column of the transform is found, as it is in a file."""
+    module = 'import floodmark as fm\nsource = fm.sources.Files("/in", schema="id long")\n'
+    module += 'sinks = [fm.sinks.Delta("/lake/a", mode="merge", key="id")]\n'
+    module += 'one = fm.Job("one", source, sinks, transform="select idd from source")\n'
+    file = write_project(tmp_path, "[{python: 'given_columns:one'}]", "given_columns")
+    (tmp_path / "given_columns.py").write_text(module)
+    report = lint(read_document(file, Variables({})), lambda project: with_python_jobs(project, Site(tmp_path), Path))
+    assert "idd" in " ".join(each.message for each in report.findings if "source" in each.message)
+
+
 SOURCES: list[tuple[object, type, dict[str, object]]] = [
+    (sources.Files("/in", schema="id long"), FilesSource, {"schema_": "id long"}),
     (sources.Files("/in", format="csv"), FilesSource, {"path": "/in", "format": "csv"}),
     (sources.Delta("/lake/a", changes="feed"), DeltaSource, {"path": "/lake/a", "changes": "feed"}),
     (sources.Kafka("b:1", topic="t"), KafkaSource, {"topic": ("t",), "bootstrap": ("b:1",)}),

@@ -12,12 +12,16 @@ def main() -> None:
     """Run the command that the arguments name, and end the process with its exit code."""
     os.environ.setdefault("RUST_LOG", "off")  # native readers write to stderr what they raise as well
     try:
-        from floodmark.cli.app import run
+        import signal
 
+        from floodmark.patience import interrupted_by
+
+        with interrupted_by(signal.SIGTERM, signal.SIGINT):
+            from floodmark.cli.app import run
         code = run(sys.argv[1:])
-    except KeyboardInterrupt:  # while a module was loaded: nothing can have been begun
+    except KeyboardInterrupt as error:  # while a module was loaded: nothing can have been begun
         sys.stderr.write("Stopped: nothing was begun.\n")
-        code = INTERRUPTED
+        code = getattr(error, "exit_code", INTERRUPTED)
     if code in (INTERRUPTED, TERMINATED):
         sys.stdout.flush()
         sys.stderr.flush()

@@ -171,7 +171,9 @@ def run(arguments: Sequence[str], tools: Tools | None = None) -> int:
         return code if isinstance(code, int) else 0
     except CommandInterrupted as error:
         return explain_interruption(error.interruption, invocation)
-    except (Exception, KeyboardInterrupt) as error:  # noqa: BLE001  (the last place where one can be explained)
+    except KeyboardInterrupt as error:  # outside of a command: while its module was loaded, or its options were read
+        return explain_interruption(error, invocation)
+    except Exception as error:  # noqa: BLE001  (the last place where one can be explained)
         from floodmark.cli.output import explain_failure
 
         return explain_failure(error, invocation)

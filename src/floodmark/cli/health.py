@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -27,7 +28,10 @@ from floodmark.errors import ConfigError, FloodmarkError, StoreUnreachable
 from floodmark.logs import get_logger
 
 if TYPE_CHECKING:
+<<<<<<< HEAD
     from floodmark.health.alerts import HealthMemory
+=======
+>>>>>>> w/cli
     from floodmark.health.report import Finding, Report
     from floodmark.health.tables import TableLooks
     from floodmark.stores.record import Receipt
@@ -104,6 +108,7 @@ def examine_and_alert(invocation: Invocation, *, quiet: bool = False, asks_sourc
 
 WORST = {"CRITICAL": 0, "WARNING": 1, "UNKNOWN": 2}
 """Problems in the order in which people want to know of them."""
+SUBJECTS_NAMED = 3
 ALERT_SECONDS = 60.0
 
 
@@ -175,13 +180,41 @@ def _print(report: Report) -> None:
     print_line(report.overall)
     healthy = sum(finding.status == "HEALTHY" for finding in report.findings)
     problems = sorted((each for each in report.findings if each.status != "HEALTHY"), key=lambda e: WORST[e.status])
-    rows = [(finding.status, finding.check, finding.subject, finding.message) for finding in problems]
+    rows = finding_rows(problems)
     if rows:
         print_table(("status", "check", "subject", "found"), rows)
     if healthy:
         print_line(f"{counted(healthy, 'check')} healthy{', and nothing else' if not rows else ''}")
-    for advice in report.recommendations():
+    for advice in advice_lines(problems) if report.findings else report.recommendations():
         print_line(f"Try: {advice}")
+
+
+def finding_rows(findings: Sequence[Finding]) -> list[tuple[str, str, str, str]]:
+    """What is said of several subjects in the same words, once."""
+    same: dict[tuple[str, str, str], list[str]] = {}
+    for each in findings:
+        same.setdefault((each.status, each.check, each.message), []).append(each.subject)
+    return [(status, check, _subjects_text(names), message) for (status, check, message), names in same.items()]
+
+
+def advice_lines(findings: Sequence[Finding]) -> list[str]:
+    """What may be done, in the order of the findings; what is the same for several subjects, once."""
+    same: dict[str, dict[str, str]] = {}
+    for each in findings:
+        if each.advice:
+            name = rf"(?<![\w.]){re.escape(each.subject)}(?![\w.])"
+            rest = re.sub(name, "NAME", each.advice.removeprefix(f"{each.subject}: "))
+            same.setdefault(rest, {})[each.subject] = each.advice
+    return [
+        next(iter(own.values())) if len(own) == 1 else f"{_subjects_text(list(own))}: {rest}"
+        for rest, own in same.items()
+    ]
+
+
+def _subjects_text(names: Sequence[str]) -> str:
+    if len(names) == 1:
+        return names[0]
+    return f"{len(names):,} ({', '.join(names[:SUBJECTS_NAMED])}{', …' if len(names) > SUBJECTS_NAMED else ''})"
 
 
 alerts_app = typer.Typer(add_completion=False, no_args_is_help=True, help="List the open alerts, or try the channels.")

@@ -17,7 +17,6 @@ from typing import TYPE_CHECKING, Annotated, TextIO
 
 import typer
 
-from floodmark.cli import INTERRUPTED
 from floodmark.errors import ConfigError, FloodmarkError
 from floodmark.errors.causes import cause_of
 from floodmark.hwm.mark import short_mark
@@ -129,31 +128,74 @@ def print_line(text: str) -> None:
     sys.stdout.flush()
 
 
-def print_table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
-    """Rows under a header."""
+def print_table(
+    header: Sequence[str],
+    rows: Sequence[Sequence[str]],
+    whole: Sequence[str] = (),
+    colours: Mapping[str, str] | None = None,
+) -> None:
+    """Rows under a header.
+
+    On a terminal, cells of `whole` columns are broken after a comma alone, and `colours` are those of some cells.
+    """
     if sys.stdout.isatty():
-        _print_rich(header, rows)
+        _print_rich(header, rows, (*PASTED, *whole), colours or {})
         return
-    widths = [max(len(row[column]) for row in (header, *rows)) for column in range(len(header))]
+    widths = _widths(header, rows)
     for row in (header, *rows):
         print_line("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip())
 
 
 PASTED = ("run", "row", "id", "letter")
 """Columns of ids, which are never cut or broken: people paste them into the next command."""
+WIDE_GAP, NARROW_GAP = 2, 1
 
 
-def _print_rich(header: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
-    from rich import box
+def _widths(header: Sequence[str], rows: Sequence[Sequence[str]]) -> list[int]:
+    return [max(len(row[column]) for row in (header, *rows)) for column in range(len(header))]
+
+
+def _print_rich(
+    header: Sequence[str], rows: Sequence[Sequence[str]], whole: Sequence[str], colours: Mapping[str, str]
+) -> None:
     from rich.console import Console
     from rich.table import Table
+    from rich.text import Text
 
-    table = Table(box=box.SIMPLE_HEAD)
-    for name in header:
-        table.add_column(name, overflow="fold", no_wrap=name in PASTED)
+    console = Console(markup=False, highlight=False)
+    is_roomy = sum(_widths(header, rows)) + WIDE_GAP * (len(header) - 1) <= console.width
+    gap, comma = (WIDE_GAP, ", ") if is_roomy else (NARROW_GAP, ",\n")
+    table = Table(box=None, padding=(0, gap, 0, 0), pad_edge=False, header_style="bold")
+    room = console.width - gap * (len(header) - 1)
+    for name, width in zip(header, _fitting_widths(header, rows, whole, room), strict=True):
+        table.add_column(name, overflow="fold", no_wrap=name in whole, width=width)
     for row in rows:
-        table.add_row(*row)
-    Console(markup=False, highlight=False).print(table)
+        cells = [c.replace(", ", comma) if name in whole else c for name, c in zip(header, row, strict=True)]
+        table.add_row(*(Text(cell, style=colours.get(cell, "")) for cell in cells))
+    console.print(table)
+
+
+def _fitting_widths(
+    header: Sequence[str], rows: Sequence[Sequence[str]], whole: Sequence[str], room: int
+) -> list[int] | list[None]:
+    """Widths with which no word is broken, the first columns as wide as they like; None where that takes more room."""
+    widths = _least_widths(header, rows, whole)
+    spare = room - sum(widths)
+    if spare < 0:
+        return [None] * len(header)
+    for column, wish in enumerate(_widths(header, rows)):
+        more = min(spare, wish - widths[column])
+        widths[column], spare = widths[column] + more, spare - more
+    return widths
+
+
+def _least_widths(header: Sequence[str], rows: Sequence[Sequence[str]], whole: Sequence[str]) -> list[int]:
+    """Of columns in which no word is broken, nor, in whole ones, anything but after a comma."""
+    breaks = [", " if name in whole else " " for name in header]
+    pieces = [[max(c.split(at), key=len) for c, at in zip(row, breaks, strict=True)] for row in rows]
+    commas = [1 if at == ", " and any(at in row[n] for row in rows) else 0 for n, at in enumerate(breaks)]
+    least = [width + comma for width, comma in zip(_widths(header, pieces), commas, strict=True)]
+    return [min(each, wish) for each, wish in zip(least, _widths(header, rows), strict=True)]
 
 
 STATUS_COLOURS = {"done": "green", "failed": "red", "skipped": "yellow"}
@@ -248,10 +290,8 @@ def one_job(job: str | None, select: Sequence[str] | None) -> str:
     return names.pop()
 
 
-def explain_failure(error: BaseException, invocation: Invocation) -> int:
+def explain_failure(error: Exception, invocation: Invocation) -> int:
     """Print what happened and what to do; gives the exit code."""
-    if isinstance(error, KeyboardInterrupt):
-        return INTERRUPTED
     if isinstance(error, typer.Exit):
         return int(error.exit_code)
     if isinstance(error, typer.Abort):

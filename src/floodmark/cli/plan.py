@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Annotated, Literal, TypeGuard
 
@@ -10,8 +10,19 @@ import typer
 
 from floodmark.cli.invocation import Invocation
 from floodmark.cli.mistakes import jobs_without_spark
-from floodmark.cli.output import AsJson, Exclude, Jobs, Select, counted, print_json, print_line, words
-from floodmark.errors import SourceUnreadable
+from floodmark.cli.output import (
+    AsJson,
+    Exclude,
+    Jobs,
+    Select,
+    counted,
+    message_and_hint,
+    print_failure,
+    print_json,
+    print_line,
+    words,
+)
+from floodmark.errors import FloodmarkError, SourceUnreadable
 from floodmark.hwm.mark import files_read, mark_text
 
 if TYPE_CHECKING:
@@ -50,8 +61,8 @@ def plan(
     invocation: Invocation = ctx.obj
     chosen = with_mills(invocation, words(jobs, select), partial(jobs_without_spark, invocation, exclude=exclude or ()))
     plans = plans_of(invocation, chosen, RunRequest(start, full_refresh, max_rows))
-    print_plans(plans, as_json=as_json)
-    if detailed_exitcode and any(each.has_work for each in plans):
+    print_plans(plans, invocation, as_json=as_json)
+    if detailed_exitcode and any(each.plan.has_work for each in plans):
         raise typer.Exit(FOUND_CHANGES)
 
 
@@ -72,32 +83,58 @@ def with_mills(
     return [*jobs, *(mill.build(invocation.site(console)) for mill in mills)]
 
 
-def plans_of(invocation: Invocation, jobs: Sequence[Job | MillJob], request: RunRequest) -> list[Plan]:
-    """What each job would do; one that reads a table which another job of the project has yet to make waits for it."""
+@dataclass(frozen=True)
+class JobPlan:
+    """What a job would do, or why that cannot be said."""
+
+    plan: Plan
+    error: Exception | None = None
+
+    @property
+    def exit_code(self) -> int:
+        """As the error has it: a mistake in the project, or a decision that is needed, is told apart."""
+        return self.error.exit_code if isinstance(self.error, FloodmarkError) else 1
+
+
+def plans_of(invocation: Invocation, jobs: Sequence[Job | MillJob], request: RunRequest) -> list[JobPlan]:
+    """What each job would do; one that cannot be planned does not hide the others."""
+    invocation.store()  # one that cannot be opened fails them all, and is told once
+    return [_plan_of(invocation, job, request) for job in jobs]
+
+
+def _plan_of(invocation: Invocation, job: Job | MillJob, request: RunRequest) -> JobPlan:
+    """One that reads a table which another job of the project has yet to make waits for it."""
     from floodmark.jobs.job import Plan
 
-    session, store = invocation.session(), invocation.store()
-    plans: list[Plan] = []
-    for job in jobs:
-        try:
-            plans.append(job.plan_request(request, session, store))
-        except SourceUnreadable as error:
-            makers = invocation.needed_jobs().get(job.name, ()) if NO_TABLE in error.message else ()
-            if not makers:
-                raise
-            reason = f"{', '.join(makers)} {'has' if len(makers) == 1 else 'have'} yet to fill what it reads"
-            plans.append(Plan(job.name, None, None, 0, held_reason=reason))
-    return plans
+    try:
+        return JobPlan(job.plan_request(request, invocation.session(), invocation.store()))
+    except Exception as error:  # noqa: BLE001  (it is told with its job, and decides about the exit code)
+        is_missing = isinstance(error, SourceUnreadable) and NO_TABLE in error.message
+        makers = invocation.needed_jobs().get(job.name, ()) if is_missing else ()
+        if not makers:
+            return JobPlan(Plan(job.name, None, None), error)
+        reason = f"{', '.join(makers)} {'has' if len(makers) == 1 else 'have'} yet to fill what it reads"
+        return JobPlan(Plan(job.name, None, None, 0, held_reason=reason))
 
 
-def print_plans(plans: Sequence[Plan], *, as_json: bool) -> None:
-    """The plans as one document or as lines."""
+def print_plans(plans: Sequence[JobPlan], invocation: Invocation, *, as_json: bool) -> None:
+    """The plans as one document or as lines, then what failed on stderr. Raises Exit if something did."""
     if as_json:
-        print_json({"plans": [asdict(each) for each in plans]})
-        return
-    for each in plans:
-        for line in _plan_lines(each):
+        print_json({"plans": [_plan_entry(each, invocation) for each in plans]})
+    else:
+        for line in (line for each in plans if each.error is None for line in _plan_lines(each.plan)):
             print_line(line)
+    failures = [(each.plan.job, each.error, each.exit_code) for each in plans if each.error is not None]
+    for job, error, _ in failures:
+        message, hint = message_and_hint(error)
+        print_failure(f"job '{job}' cannot be planned: {message}", hint, invocation)
+    if failures:
+        raise typer.Exit(max(code for _, _, code in failures))
+
+
+def _plan_entry(planned: JobPlan, invocation: Invocation) -> dict[str, object]:
+    error = invocation.scrub(message_and_hint(planned.error)[0]) if planned.error else None
+    return {**asdict(planned.plan), "error": error}
 
 
 def _plan_lines(plan: Plan) -> list[str]:

@@ -159,7 +159,7 @@ class RunCommand:
         """Low, high and count of each job; nothing is touched."""
         from floodmark.cli.plan import plans_of, print_plans
 
-        print_plans(plans_of(self.invocation, jobs, self.options), as_json=self.as_json)
+        print_plans(plans_of(self.invocation, jobs, self.options), self.invocation, as_json=self.as_json)
 
     def once(self, jobs: Sequence[Job | MillJob]) -> int:
         """Each job once; SIGTERM lets those that run finish and skips the rest."""

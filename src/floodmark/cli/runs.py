@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from datetime import datetime, timezone
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -10,6 +11,7 @@ import typer
 
 from floodmark.cli.invocation import Invocation
 from floodmark.cli.output import (
+    STATUS_COLOURS,
     AsJson,
     Exclude,
     Jobs,
@@ -23,7 +25,7 @@ from floodmark.cli.output import (
     words,
 )
 from floodmark.errors import ConfigError, JobNotFound
-from floodmark.hwm.mark import mark_text, short_mark
+from floodmark.hwm.mark import short_mark
 
 if TYPE_CHECKING:
     from floodmark.hwm import Json
@@ -69,11 +71,22 @@ def runs(
     if not receipts:
         print_line("no runs yet")
         return
-    header = ("run", "started", "job", "status", "read", "written", "mark after", "s")
-    print_table(header, [_run_row(each) for each in receipts])
+    print_runs(receipts, datetime.now(timezone.utc))
     for receipt in receipts:
         if receipt.error:
             print_line(invocation.scrub(f"{receipt.started:%Y-%m-%d %H:%M:%S} {receipt.job}: {receipt.error}"))
+
+
+LONGEST_WHOLE_NAME = 14
+"""With a longer name of a job, a terminal of 80 columns has no room for the ids beside it."""
+
+
+def print_runs(receipts: Sequence[Receipt], now: datetime) -> None:
+    """The runs as a table whose ids and numbers stay whole on a terminal of 80 columns."""
+    header = ("run", "started", "job", "status", "read", "written", "mark", "s")
+    has_short_names = all(len(each.job) <= LONGEST_WHOLE_NAME for each in receipts)
+    whole = ("started", "read", "written", "s", *(("job",) if has_short_names else ()))
+    print_table(header, [_run_row(each, now) for each in receipts], whole, STATUS_COLOURS)
 
 
 def require_known(invocation: Invocation, job: str) -> None:
@@ -117,11 +130,29 @@ def _run_entry(receipt: Receipt, invocation: Invocation) -> dict[str, object]:
     return {**run_entry(receipt), "error": error, **more, "notes": list(receipt.notes)}
 
 
-def _run_row(receipt: Receipt) -> tuple[str, ...]:
-    written = ", ".join(f"{sink} {rows}" for sink, rows in receipt.rows_written.items())
-    started, seconds = f"{receipt.started:%Y-%m-%d %H:%M:%S}", f"{receipt.seconds:.1f}"
-    counts = (str(receipt.rows_read), written, mark_text(receipt.mark_after))
-    return (receipt.run, started, receipt.job, receipt.status, *counts, seconds)
+def _run_row(receipt: Receipt, now: datetime) -> tuple[str, ...]:
+    counts = (str(receipt.rows_read), _written_text(receipt), _mark_text(receipt.mark_after, now))
+    status = receipt.status.replace("_", " ")
+    return (receipt.run, _moment_text(receipt.started, now), receipt.job, status, *counts, f"{receipt.seconds:.1f}")
+
+
+def _written_text(receipt: Receipt) -> str:
+    """One number where every sink has it, else those of the sinks in their order; `--json` names them."""
+    counts = list(receipt.rows_written.values())
+    return ", ".join(map(str, dict.fromkeys(counts) if len(set(counts)) == 1 else counts))
+
+
+def _mark_text(mark: Json, now: datetime) -> str:
+    """A moment is as short as when the run started; `floodmark marks show` has all of it."""
+    try:
+        return _moment_text(datetime.fromisoformat(mark), now) if isinstance(mark, str) else short_mark(mark)
+    except ValueError:
+        return short_mark(mark)
+
+
+def _moment_text(moment: datetime, now: datetime) -> str:
+    """Day and time, or the date alone if it is of another year."""
+    return f"{moment:%m-%d %H:%M}" if moment.year == now.year else f"{moment:%Y-%m-%d}"
 
 
 diff_app = typer.Typer(add_completion=False)

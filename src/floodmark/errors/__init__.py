@@ -55,6 +55,7 @@ FloodmarkError
 │   ├── NoGoodRun               a rollback to the last good run of a job that has none
 │   └── BackfillOpen            another backfill of the job is not finished
 ├── SourceUnreadable            the source could not be looked at: never taken for "no rows"
+│   ├── DeltaTableMissing       there is no Delta table at that place
 │   └── RecordMalformed         a record that cannot be parsed, with file and line
 ├── ElementInvalid              an element of a stream that does not fit its class, with its position
 ├── ElementFailed               a process function raised, with the element's position
@@ -105,6 +106,7 @@ from floodmark.errors.configuration import (
 from floodmark.errors.data import (
     ConflictingEvents,
     ConnectorsMissing,
+    DeltaTableMissing,
     DiskNotShared,
     ElementFailed,
     ElementInvalid,
@@ -180,6 +182,7 @@ __all__ = [
     "ConnectorsMissing",
     "CursorNull",
     "DecisionNeeded",
+    "DeltaTableMissing",
     "DiskNotShared",
     "ElementFailed",
     "ElementInvalid",

@@ -17,6 +17,15 @@ class SourceUnreadable(FloodmarkError):
         self.source, self.reason = source, reason
 
 
+class DeltaTableMissing(SourceUnreadable):
+    """There is no Delta table at that place."""
+
+    def __init__(self, place: object) -> None:
+        hint = "fix `path:`, or run the job first that fills it: `floodmark lineage` shows who fills which table"
+        super().__init__(f"delta table {place}", reason="there is no such table", hint=hint)
+        self.place = str(place)
+
+
 class RecordMalformed(SourceUnreadable):
     """A record that cannot be parsed, and no dead letters to keep it in."""
 

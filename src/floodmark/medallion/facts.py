@@ -14,7 +14,7 @@ from functools import reduce
 from operator import and_
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
-from floodmark.errors import ConfigError, SourceUnreadable, TransformFailed
+from floodmark.errors import ConfigError, DeltaTableMissing, SourceUnreadable, TransformFailed
 from floodmark.hwm import HWM, Json, Span, TableVersionsHWM, VersionHWM
 from floodmark.jobs.job import Job
 from floodmark.jobs.table_readers import fingerprint_of_input
@@ -192,7 +192,7 @@ class TouchedDates(Immutable):
         location = location_of(table, session)
         probe = self._probes.setdefault(location, DeltaProbe(location))
         if not probe.refresh():
-            raise SourceUnreadable(f"delta table {place_of(table)}", reason="there is no such table")
+            raise DeltaTableMissing(place_of(table))
         return probe
 
 

@@ -8,12 +8,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from floodmark.errors import ConfigError, SourceUnreadable
+from floodmark.errors import ConfigError, DeltaTableMissing, SourceUnreadable
 from floodmark.locations import native_uri, quote
 
 if TYPE_CHECKING:
     import pyarrow as pa
-    from deltalake import DeltaTable
+    from deltalake import DeltaTable, Field
     from sqlglot import exp
 
 
@@ -73,7 +73,7 @@ def open_delta(path: str, version: int | None = None) -> DeltaTable:
     try:
         return DeltaTable(native_uri(path), version=version)
     except TableNotFoundError as error:
-        raise SourceUnreadable(f"delta table {path}", reason="there is no such table") from error
+        raise DeltaTableMissing(path) from error
     except (DeltaError, OSError) as error:
         said = str(error).splitlines()[0]
         if version is not None:
@@ -93,13 +93,13 @@ def query(tables: Mapping[str, DeltaTable], sql: str, limit: int = MANY_ROWS) ->
     from deltalake.exceptions import DeltaError
 
     builder = QueryBuilder()
-    names = [field.name for table in tables.values() for field in table.schema().fields]
-    text = _in_its_dialect(sql, names)
+    types = [(field.name, _type_name(field)) for table in tables.values() for field in table.schema().fields]
+    text = _in_its_dialect(sql, types)
     try:
         for name, table in tables.items():
             builder = builder.register(name, table)
         return Rows.of(_first_rows(pa.RecordBatchReader.from_stream(builder.execute(text)), limit))
-    except (DeltaError, OSError) as error:
+    except (DeltaError, pa.ArrowException, OSError) as error:
         reason = str(error).splitlines()[0]
         if "not supported" in reason.lower() or "unsupported" in reason.lower():
             raise SourceUnreadable("the table", reason=reason) from error
@@ -119,12 +119,18 @@ def _first_rows(reader: pa.RecordBatchReader, limit: int) -> pa.Table:
     return pa.Table.from_batches(batches, reader.schema).slice(0, limit)
 
 
-def _in_its_dialect(sql: str, columns: Sequence[str]) -> str:
+def _type_name(field: Field) -> str:
+    return str(getattr(field.type, "type", ""))  # a struct, a list and a map have none
+
+
+def _in_its_dialect(sql: str, types: Sequence[tuple[str, str]]) -> str:
     """Spark's SQL in the words of the engine, which takes names that are not quoted for lower case."""
     from sqlglot import exp
 
-    spelled = {name.lower(): name for name in columns}
-    tree = parse_query(sql)
+    from floodmark.probes.dialect import in_engine_words
+
+    spelled = {name.lower(): name for name, _ in types}
+    tree = in_engine_words(parse_query(sql), types)
     for column in tree.find_all(exp.Column):
         known = spelled.get(column.name.lower())
         if known is not None:

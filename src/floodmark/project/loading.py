@@ -6,6 +6,7 @@ What pydantic finds wrong becomes an error of ours here: file, line, the nearest
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -204,6 +205,25 @@ def _repeated(things: str, names: Sequence[tuple[Place, Json]], document: Docume
 
 
 def _mistake(place: Place, detail: ErrorDetails, document: Document) -> ConfigError:
+    error = _mistake_at(place, detail, document)
+    begun = _value_cut_before(place, document.values)
+    if begun is not None:
+        error.hint = f"YAML ends the value of {begun} at its first comma: put it in quotes"
+    return error
+
+
+def _value_cut_before(place: Place, values: Json) -> str | None:
+    """`{price: decimal(38,10), …}` has a field `10)` without a value; gives the field that it belongs to."""
+    if not place or not isinstance(place[-1], str) or not re.search(r"[^\w.-]", place[-1]):
+        return None
+    fields = _value_at(values, place[:-1])
+    if not isinstance(fields, dict) or fields.get(place[-1], "") is not None:
+        return None
+    earlier = list(fields)[: list(fields).index(place[-1])]
+    return next((name for name in reversed(earlier) if fields[name] is not None), None)
+
+
+def _mistake_at(place: Place, detail: ErrorDetails, document: Document) -> ConfigError:
     where = document.where(place)
     if detail["type"] == "extra_forbidden":
         return _unknown_field(str(place[-1]), where, detail)

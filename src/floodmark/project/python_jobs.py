@@ -237,6 +237,9 @@ def _kind_that_stands_in(kind: type[Model]) -> Any:  # noqa: ANN401 - a class th
 
 
 def _fields_of(part: object, kind: type[Kind], **said: object) -> Kind:
-    known = {name: getattr(part, name) for name in kind.model_fields if hasattr(part, name)}
+    names = [field.alias or name for name, field in kind.model_fields.items()]  # as files and Python spell them
+    known = {name: getattr(part, name) for name in names if hasattr(part, name)}
+    if not isinstance(known.get("schema", ""), str):
+        del known["schema"]  # a StructType of Spark, or none
     known |= {name: absolute(known[name]) for name in ("path",) if isinstance(known.get(name), str)}
     return kind.model_construct(**{**known, **{name: each for name, each in said.items() if name in kind.model_fields}})

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 from urllib.parse import unquote, urlsplit
 
-from floodmark.errors import SourceUnreadable
+from floodmark.errors import DeltaTableMissing, SourceUnreadable
 from floodmark.errors.causes import cause_of
 from floodmark.hwm import Json
 from floodmark.locations import local_path, native_uri
@@ -271,7 +271,7 @@ class DeltaProbe:
             self.refresh()
         table = self._table  # once: another thread may look at the same table, and find it gone
         if table is None:
-            raise SourceUnreadable(f"delta table {self.where}", reason="there is no such table")
+            raise DeltaTableMissing(self.where)
         return table
 
     def _call(self, look: Callable[[], T]) -> T:

@@ -11,7 +11,15 @@ from functools import cached_property
 from itertools import accumulate
 from typing import TYPE_CHECKING, Any, Literal
 
-from floodmark.errors import ChangeFeedOff, ConfigError, SourceGap, SourceRegressed, SourceRewritten, SourceUnreadable
+from floodmark.errors import (
+    ChangeFeedOff,
+    ConfigError,
+    DeltaTableMissing,
+    SourceGap,
+    SourceRegressed,
+    SourceRewritten,
+    SourceUnreadable,
+)
 from floodmark.hwm import HWM, Json, Span, VersionHWM
 from floodmark.probes.delta import FEED, Commit, DeltaProbe
 from floodmark.probes.delta.files import why_not_these
@@ -153,7 +161,7 @@ class Delta(Immutable):
             self._probes.clear()
         probe = self._probes.setdefault(location, DeltaProbe(location))
         if not probe.refresh():
-            raise SourceUnreadable(f"delta table {self._place}", reason="there is no such table")
+            raise DeltaTableMissing(self._place)
         return probe
 
 

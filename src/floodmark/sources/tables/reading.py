@@ -176,7 +176,7 @@ def require_ordered(cursor: ResolvedCursor, types: Mapping[str, str]) -> None:
         if column.kind in ("int", "decimal") and types.get(column.name) == "string":
             raise ConfigError(
                 f"types: the cursor {column.name!r} is a number and cannot be read as string.",
-                hint=f"types: {{{column.name}: decimal(38,10)}}",
+                hint=f'types: {{{column.name}: "decimal(38,10)"}}',
             )
 
 
