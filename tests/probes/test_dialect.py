@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import re
 from datetime import date, datetime, timezone
 from decimal import Decimal
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 import pytest
@@ -13,6 +15,10 @@ from deltalake import DeltaTable, write_deltalake
 from floodmark.errors import ConfigError
 from floodmark.probes.rows import query
 
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+AGGREGATE = re.compile(r"(sum|count_if)\(")
 MOMENT = datetime(2024, 1, 31, 10, 20, 30, tzinfo=timezone.utc)
 ROW = pa.table(
     {
@@ -26,6 +32,36 @@ ROW = pa.table(
     }
 )
 
+ANSWERS = [
+    ("date_format(at, 'yyyy-MM-dd')", "2024-01-31"),
+    ("date_format(day, 'dd/MM/yyyy HH:mm:ss')", "31/01/2024 00:00:00"),
+    ("substring('abc', 0, 2)", "ab"),
+    ("substr(name, 2)", "bc"),
+    ("id / 2", 1.5),
+    ("7 / 2 * 2", 7.0),
+    ("sum(id) / count(*)", 3.0),
+    ("0.1 + 0.2", Decimal("0.3")),
+    ("price * 1.1", Decimal("1.375")),
+    ("round(ratio, 2)", 1.01),
+    ("round(price, 1)", Decimal("1.3")),
+    ("cast(ratio as decimal(10, 2))", Decimal("1.01")),
+    ("ceil(ratio)", 2),
+    ("floor(price)", 1),
+    ("concat(name, nothing)", None),
+    ("nvl(nothing, name)", "abc"),
+    ("if(id > 2, 'many', 'few')", "many"),
+    ("count_if(id > 5)", 0),
+    ("datediff(day, '2024-01-01')", 30),
+    ("dayofweek(day)", 4),
+    ("hour(at)", 10),
+    ("year(day)", 2024),
+    ("date_trunc('MONTH', at)", datetime(2024, 1, 1, tzinfo=timezone.utc)),
+    ("to_date('2024-01-05')", date(2024, 1, 5)),
+    ("cast(day as string)", "2024-01-31"),
+    ("cast(price as int)", 1),
+    ("day + 1", date(2024, 2, 1)),
+]
+
 
 @pytest.fixture(scope="module")
 def table(tmp_path_factory: pytest.TempPathFactory) -> DeltaTable:
@@ -35,43 +71,28 @@ def table(tmp_path_factory: pytest.TempPathFactory) -> DeltaTable:
     return DeltaTable(str(folder))
 
 
-@pytest.mark.parametrize(
-    ("expression", "answer"),
-    [
-        ("date_format(at, 'yyyy-MM-dd')", "2024-01-31"),
-        ("date_format(day, 'dd/MM/yyyy HH:mm:ss')", "31/01/2024 00:00:00"),
-        ("substring('abc', 0, 2)", "ab"),
-        ("substr(name, 2)", "bc"),
-        ("id / 2", 1.5),
-        ("7 / 2 * 2", 7.0),
-        ("sum(id) / count(*)", 3.0),
-        ("0.1 + 0.2", Decimal("0.3")),
-        ("price * 1.1", Decimal("1.375")),
-        ("round(ratio, 2)", 1.01),
-        ("round(price, 1)", Decimal("1.3")),
-        ("cast(ratio as decimal(10, 2))", Decimal("1.01")),
-        ("ceil(ratio)", 2),
-        ("floor(price)", 1),
-        ("concat(name, nothing)", None),
-        ("nvl(nothing, name)", "abc"),
-        ("if(id > 2, 'many', 'few')", "many"),
-        ("count_if(id > 5)", 0),
-        ("datediff(day, '2024-01-01')", 30),
-        ("dayofweek(day)", 4),
-        ("hour(at)", 10),
-        ("year(day)", 2024),
-        ("date_trunc('MONTH', at)", datetime(2024, 1, 1, tzinfo=timezone.utc)),
-        ("to_date('2024-01-05')", date(2024, 1, 5)),
-        ("cast(day as string)", "2024-01-31"),
-        ("cast(price as int)", 1),
-        ("day + 1", date(2024, 2, 1)),
-    ],
-)
+@pytest.mark.parametrize(("expression", "answer"), ANSWERS)
 def test_what_both_know_is_answered_as_spark_answers_it(table: DeltaTable, expression: str, answer: object) -> None:
     """Where the engine's own function differs, it is asked for in other words; the answers are those of Spark 4."""
     [row] = query({"t": table}, f"select {expression} as answer from t").values
     assert row["answer"] == answer
     assert type(row["answer"]) is type(answer)
+
+
+def test_the_answers_are_those_of_spark(spark: SparkSession, table: DeltaTable) -> None:
+    """Asked all at once: whoever adds an answer has it from Spark."""
+    expressions = ", ".join(expression for expression, _ in ANSWERS if not AGGREGATE.match(expression))
+    sums = ", ".join(expression for expression, _ in ANSWERS if AGGREGATE.match(expression))
+    spark.createDataFrame(ROW).createOrReplaceTempView("dialect_answers")
+    found = [
+        value
+        for part in (expressions, sums)
+        for row in spark.sql(f"select {part} from dialect_answers").toArrow().to_pylist()
+        for value in row.values()
+    ]
+    spark.catalog.dropTempView("dialect_answers")
+    expected = sorted(ANSWERS, key=lambda each: AGGREGATE.match(each[0]) is not None)
+    assert dict(zip([expression for expression, _ in expected], found, strict=True)) == dict(expected)
 
 
 @pytest.mark.parametrize(

@@ -28,10 +28,7 @@ from floodmark.errors import ConfigError, FloodmarkError, StoreUnreachable
 from floodmark.logs import get_logger
 
 if TYPE_CHECKING:
-<<<<<<< HEAD
     from floodmark.health.alerts import HealthMemory
-=======
->>>>>>> w/cli
     from floodmark.health.report import Finding, Report
     from floodmark.health.tables import TableLooks
     from floodmark.stores.record import Receipt
