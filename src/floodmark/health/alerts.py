@@ -93,7 +93,7 @@ def announce(
     groups: dict[str, list[Subscription]] = {}
     for each in subscriptions:
         groups.setdefault(_key(each.channel), []).append(each)
-    known = {key: _known(memory, key, group, report) for key, group in groups.items()}
+    known = {key: _alerts_heard_by(memory, key, group, report) for key, group in groups.items()}
     deliveries = {key: _deliver(report, group, known[key], clock) for key, group in groups.items()}
     return HealthMemory(row_counts(report), {alert.id: alert.severity for alert in _open(report)}, deliveries)
 
@@ -146,7 +146,9 @@ def _with_delivery(delivered: Mapping[str, str], alert: Alert) -> dict[str, str]
     return others if alert.status == "resolved" else {**others, alert.id: alert.severity}
 
 
-def _known(memory: HealthMemory, key: str, group: Sequence[Subscription], report: Report) -> Mapping[str, str]:
+def _alerts_heard_by(
+    memory: HealthMemory, key: str, group: Sequence[Subscription], report: Report
+) -> Mapping[str, str]:
     """What the channel has heard of and takes for open."""
     if memory.deliveries is not None:
         return memory.deliveries.get(key, {})

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from floodmark.probes.delta import FEED
-from floodmark.probes.delta.files import FROM_DATABASES
+from floodmark.probes.delta.files import FROM_DATABASES, PARTITION_TYPES, PLAIN_TYPES
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -45,13 +45,10 @@ SWITCHED_OFF = frozenset({"delta.enableDeletionVectors"})
 """Properties that say nothing as long as they are false."""
 DEFAULTS = "spark.databricks.delta.properties.defaults."
 """How settings of a session begin that become properties of every table which Spark makes in it."""
-SIMPLE_TYPES = frozenset(
-    {"binary", "boolean", "byte", "date", "double", "float", "integer", "long", "short", "string", "timestamp"}
-)
 NO_TIME_ZONE = "timestamp_ntz"
 TEXT_LENGTH, ANY_LENGTH = "__CHAR_VARCHAR_TYPE_STRING", f"varchar({2**31 - 1})"
 """Where Spark notes how long the text of a column may be; of `text` in PostgreSQL it is as long as any can be."""
-KEY_TYPES = frozenset({"boolean", "byte", "date", "integer", "long", "short", "string"})
+KEY_TYPES = PARTITION_TYPES
 """What a merge may match by, and a table be parted by.
 
 The log has times without their microseconds and decimals as floats: by them a file could be passed over that has the
@@ -207,7 +204,7 @@ def require_exact(name: str, kind: DataType) -> None:
         inner = [kind.elementType]
     elif isinstance(kind, MapType):
         inner = [kind.keyType, kind.valueType]
-    elif isinstance(kind, DecimalType) or type_name(kind) in (*SIMPLE_TYPES, NO_TIME_ZONE):
+    elif isinstance(kind, DecimalType) or type_name(kind) in PLAIN_TYPES:
         return
     else:
         raise AnotherWay(f"column {name} is {kind.simpleString()}")
