@@ -136,7 +136,7 @@ class OfflineMill:
     def pending(self, name: str) -> PendingInput:
         stream = self.streams[name]
         sight = stream.look(self.marks.get(name), Request(), _no_session)
-        return PendingInput(stream, sight.span, self.memories.get(name, StreamMemory()))
+        return PendingInput(stream, sight.span, self.memories.get(name, StreamMemory())).reaching_what_was_seen()
 
     def scan(self, pending: PendingInput) -> dict[int, ScanResult]:
         """What the product's own survey finds in the elements that have arrived."""

@@ -80,7 +80,7 @@ def names_of(match: Match) -> list[str]:
 
 
 @pytest.mark.parametrize(("process", "tree"), SHAPES, ids=["join", "left", "star", "chain", "chain left"])
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(partitions, partitions, partitions, cuts)
 def test_a_pass_in_the_order_of_the_key_gives_what_a_nested_loop_gives(
     process: Any,  # noqa: ANN401 (whatever function fits the tree)

@@ -69,7 +69,7 @@ def notes_in(batches: Iterable[pa.RecordBatch]) -> list[dict[str, Any]]:
     return [note for batch in batches for notes in batch.column(NOTES).to_pylist() for note in notes or ()]
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(steps, cuts, st.booleans(), st.sampled_from([1, 2, 5]))
 def test_in_a_batch_that_is_taken_whole_is_found_what_its_elements_show(
     drawn: list[tuple[int, int, str]], sizes: list[int], ordered: bool, size: int
@@ -80,7 +80,7 @@ def test_in_a_batch_that_is_taken_whole_is_found_what_its_elements_show(
     assert notes_in(batches) == one_by_one(rows, KeySurvey(TYPES, ordered, size=size))
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(steps, cuts, st.booleans())
 def test_the_rows_go_on_as_they_came(drawn: list[tuple[int, int, str]], sizes: list[int], ordered: bool) -> None:
     """What was found in them stands beside them, in a column of its own."""

@@ -37,7 +37,11 @@ COMPARISONS = frozenset({"==", "!=", "<", "<=", ">", ">="})
 
 
 def get_field(field_name: str) -> Expression:
-    """The value of a field; nested ones by `['name']`."""
+    """The value of a field; nested ones by `['name']`.
+
+    >>> get_field("address")["city"]
+    Item(whole=Field(name='address'), name='city')
+    """
     return Field(field_name)
 
 
@@ -46,12 +50,18 @@ get_fields = get_field
 
 
 def const_expression(constant: object) -> Expression:
-    """The same value for every element."""
+    """The same value for every element.
+
+    >>> anywhere = JoinWith(Payment, const_expression("all"), const_expression("all"))
+    """
     return Constant(constant)
 
 
 def function_call(func: Callable[[Any], Any]) -> Expression:
-    """What `func` says about the element, given as a dict; it runs as Python, beside the data."""
+    """What `func` says about the element, given as a dict; it runs as Python, beside the data.
+
+    >>> pair = JoinWith(Payment, function_call(lambda order: order["id"] % 10), get_field("last_digit"))
+    """
     return Call(func)
 
 

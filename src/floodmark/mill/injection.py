@@ -32,7 +32,12 @@ class Position:
 
 @dataclass(frozen=True)
 class Attempt:
-    """InjectedArgument by its type: batch and position are the same when a crash makes a call happen again."""
+    """Given to a function that asks for it by its type; it is the same when a crash makes a call happen again.
+
+    >>> def ship_once(order: Order, attempt: Attempt) -> Shipment:
+    ...     key = f"{attempt.batch}:{attempt.position}"  # a service can tell a repeated call by it
+    ...     return Shipment(order.id)
+    """
 
     batch: int
     position: Position

@@ -35,13 +35,21 @@ Stream: TypeAlias = "type | StreamAlias"
 
 @dataclass(frozen=True)
 class EndOfStream:
-    """Nothing follows. Returned, or yielded last, by a process function it stops the mill; it is sent on as it is."""
+    """Nothing follows. A process function that returns it, or yields it last, stops the mill; it is also written.
+
+    >>> def ship(order: Order) -> Order | EndOfStream:
+    ...     return order if order.id < 100 else EndOfStream()
+    """
 
     eos__: bool = True
 
 
 def type_alias(stream_type: type, alias: str) -> StreamAlias:
-    """A second name for a class, for a topic or a node of a join tree of its own."""
+    """A second name for a class, for a topic or a node of a join tree of its own.
+
+    >>> Refund = type_alias(Payment, "refunds")
+    >>> tree = join_streams(Order, JoinWith(Refund, get_field("id"), get_field("order_id")))
+    """
     if not alias:
         raise ConfigError(
             f"an alias of {stream_type.__name__} is empty.", hint="its positions are saved under its name"
@@ -126,7 +134,10 @@ class JoinTree:
 
 @dataclass(frozen=True, eq=False)
 class JoinWith:
-    """One stream, or a tree of them, to be joined. `how="left"`: a left element without a partner is given too."""
+    """One stream, or a tree of them, to be joined. `how="left"`: a left element without a partner is given too.
+
+    >>> tree = join_streams(Order, JoinWith(Payment, get_field("id"), get_field("order_id"), how="left"))
+    """
 
     with_type: Stream | JoinTree
     left_expression: Expression
@@ -141,14 +152,22 @@ class JoinWith:
 
 
 def window(cls: Stream, window_expression: Expression) -> Window:
-    """Elements of `cls` in runs of neighbours for which the expression has an equal value."""
+    """Elements of `cls` in runs of neighbours for which the expression has an equal value.
+
+    >>> tree = join_streams(
+    ...     window(Order, get_field("day")), JoinWith(Payment, get_field("id"), get_field("order_id"))
+    ... )
+    """
     require_dataclass(cls)
     require_expression(window_expression, what="window_expression")
     return Window(cls, window_expression)
 
 
 def join_streams(left_stream_type: Stream | Window, *joins: JoinWith) -> JoinTree:
-    """The master stream, and what is joined to it; raises JoinTreeInvalid for what is no tree."""
+    """The master stream, and what is joined to it; raises JoinTreeInvalid for what is no tree.
+
+    >>> tree = join_streams(Order, JoinWith(Payment, get_field("id"), get_field("order_id")))
+    """
     alone = single_stream(left_stream_type)
     if not joins:
         raise JoinTreeInvalid(name_of(alone.root), reason="nothing is joined to it", hint="for one stream: stream_cls=")

@@ -32,7 +32,11 @@ class StreamProgress:
 
 @dataclass(frozen=True)
 class Progress:
-    """How far a mill is; everything below `horizon`, in the master's key, was given to the process function."""
+    """How far a mill is; everything below `horizon`, in the master's key, was given to the process function.
+
+    >>> Progress(turns=3, horizon=120).is_over
+    False
+    """
 
     streams: Mapping[str, StreamProgress] = field(default_factory=dict)
     horizon: object = None

@@ -118,7 +118,8 @@ class MillStep(Step):
         state, streams = self.run_state, self.planner.streams
         memories = {name: memory_of(record, name).in_terms_of(stream.expressions) for name, stream in streams.items()}
         spans = {name: outlook.sights[name].span for name in streams}
-        inputs = {name: PendingInput(stream, spans[name], memories[name]) for name, stream in streams.items()}
+        behind = {name: PendingInput(stream, spans[name], memories[name]) for name, stream in streams.items()}
+        inputs = {name: each.reaching_what_was_seen() for name, each in behind.items()}
         state.note_offsets(inputs)
         not_waited_for = state.whom_not_to_wait_for()
         inputs = {name: replace(each, not_waited_for=not_waited_for) for name, each in inputs.items()}

@@ -88,6 +88,9 @@ class TurnPlan:
 
     `held_reason`: whom it waits for. `changes`: streams that came or went, keys that are others now; where a decision
     is needed, the turn would stop with it. `open_turn`: its number, if a turn was begun that is finished first.
+
+    >>> TurnPlan(elements={"Order": 120}).has_work, TurnPlan().has_work
+    (True, False)
     """
 
     marks: Mapping[str, tuple[Json, Json]] = field(default_factory=dict)
@@ -110,6 +113,9 @@ class WaterMill:
     what one turn reads of a stream. `idle_after` (milliseconds, or text) leaves partitions without new elements out of
     the horizon after that time. `spool` is the folder where turns are frozen, beside the marks if it is not given; the
     executors of a cluster have to see it.
+
+    >>> broker = fm.mill.JsonFileMessageBroker({Order: "orders.json", Shipment: "shipments.json"})
+    >>> mill = WaterMill(broker, ship, Order, name="ship")  # then `mill.run()`
     """
 
     step_type: ClassVar[type[MillStep]] = MillStep

@@ -29,9 +29,12 @@ class Inlet:
     """A stream that comes in. Its source's rows have the columns partition, offset and value.
 
     A source that is not ordered (a table) is taken in the order of its keys, and an offset is only a stable tie-break.
-    `ends` with_source: what a look finds is all there will ever be. `ends` by_message: a partition ends at
+    `ends="with_source"`: what a look finds is all there will ever be. `ends="by_message"`: a partition ends at
     `{"eos__": true}`, or the stream when nothing came for `data_timeout_seconds`. After `poll_timeout_seconds` without
     a new element a window is asked again whether it is over.
+
+    >>> Inlet(fm.sources.Kafka("localhost:9092", "orders"), data_timeout_seconds=20).ends
+    'by_message'
     """
 
     source: Source
@@ -47,6 +50,9 @@ class Outlet:
 
     `publish` is called when the stream has ended and everything is committed, and again if a crash came between: a
     second call changes nothing.
+
+    >>> Outlet(fm.sinks.Kafka("localhost:9092", topic="shipped"), form="columns").sink.describe()
+    'kafka topic shipped at localhost:9092'
     """
 
     sink: Sink
@@ -90,7 +96,13 @@ class Followable(Protocol):
 
 
 class MessageBroker(Protocol):
-    """Knows streams by the class, or the alias, of their elements."""
+    """Knows streams by the class, or the alias, of their elements.
+
+    >>> def mill_over(broker: MessageBroker) -> WaterMill:
+    ...     return WaterMill(broker, ship, Order, name="ship")
+    >>> mill_over(fm.mill.JsonFileMessageBroker({Order: "orders.json", Shipment: "shipments.json"})).name
+    'ship'
+    """
 
     def inlet(self, stream: Stream) -> Inlet:
         """Called once per node of the join tree, when the mill is made; the source is named as the stream.
@@ -127,8 +139,14 @@ EXACT_TIMES = {
 class SourceMessageBroker:
     """Any source as a stream, by the class of its elements, and any sink as output.
 
-    Columns are fields. Rows of a table come in the order of their keys. `ends` with_source: a run is over when
-    everything that its look found is joined; never: there may always be more, so only what is final is joined.
+    Columns are fields. Rows of a table come in the order of their keys. `ends="with_source"`: a run is over when
+    everything that its look found is joined. `ends="never"`: there may be more, so only what is final is joined.
+
+    >>> broker = SourceMessageBroker(
+    ...     {Order: fm.sources.Delta("silver/orders")}, {Shipment: fm.sinks.Delta("gold/shipments")}
+    ... )
+    >>> WaterMill(broker, ship, Order, name="ship").name
+    'ship'
     """
 
     sources: Mapping[Stream, Source]

@@ -32,7 +32,12 @@ ARROW_ROWS = 10_000
 
 @dataclass(frozen=True)
 class JsonFileMessageBroker:
-    """The file of every stream, by the class of its elements; on a cluster, on a disk that all of it sees."""
+    """The file of every stream, by the class of its elements; on a cluster, on a disk that all of it sees.
+
+    >>> broker = JsonFileMessageBroker({Order: "orders.json", Shipment: "shipments.json"})
+    >>> WaterMill(broker, ship, Order, name="ship").name
+    'ship'
+    """
 
     stream_paths: Mapping[Stream, str | os.PathLike[str]]
 

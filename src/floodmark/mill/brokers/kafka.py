@@ -57,6 +57,10 @@ class KafkaMessageBroker:
     `kafka_extra_args` reach every client: see KafkaOptions; kafka-python's names are understood too. Output topics that
     are missing are made with `output_partitions` and `replication`. `start` is where a stream without a mark begins;
     "group" is where that group stands, and the beginning for one that has committed nothing.
+
+    >>> broker = KafkaMessageBroker({Order: "orders"}, "localhost:9092", data_timeout="20s")
+    >>> broker.inlet(Order).data_timeout_seconds
+    20.0
     """
 
     topic_names: Mapping[Stream, str]
