@@ -7,15 +7,18 @@ import os
 import subprocess
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
+from py4j.protocol import CALL_COMMAND_NAME as CALL
+from py4j.protocol import REFLECTION_COMMAND_NAME as LOOKUP
 from pyspark.sql import Row
+from pyspark.sql import functions as F
 from pyspark.sql.functions import udf
 
 from floodmark.errors import SparkUnavailable
 from floodmark.spark.connectors import connectors
-from floodmark.spark.gateway import ensure_gateway
+from floodmark.spark.gateway import CLASSES, ensure_gateway
 from floodmark.spark.java import find_java
 from floodmark.spark.remote import isolated_session
 from floodmark.spark.session import jvm_pid, spark_session
@@ -86,3 +89,32 @@ def test_a_running_jvm_without_the_connectors_is_refused(spark: SparkSession, tm
     """A class path cannot change once the JVM runs."""
     with pytest.raises(SparkUnavailable, match="already runs a Spark JVM"):
         ensure_gateway({}, find_java(), [tmp_path / "absent.jar"])
+
+
+def test_pyspark_asks_the_jvm_once_for_a_function_that_it_calls(
+    spark: SparkSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A third of the calls that build a small batch asked for what the call before them had asked for, too."""
+    client = spark.sparkContext._gateway._gateway_client  # type: ignore[union-attr]
+    F.concat(F.col("a"), F.lit("b")).alias("c")
+    asked: list[str] = []
+    send = client.send_command
+
+    def listening(command: str, *arguments: Any, **options: Any) -> Any:  # noqa: ANN401 (py4j's own)
+        asked.append(command)
+        return send(command, *arguments, **options)
+
+    monkeypatch.setattr(client, "send_command", listening)
+    F.concat(F.col("a"), F.lit("b")).alias("c")
+    assert [command for command in asked if command.startswith(LOOKUP)] == []
+    assert len([command for command in asked if command.startswith(CALL)]) >= 3
+
+
+@pytest.mark.parametrize(("name", "known"), CLASSES.items())
+def test_the_classes_that_are_remembered_are_those_that_the_jvm_gives(
+    spark: SparkSession, name: str, known: str
+) -> None:
+    """PySpark imports packages into its view of the JVM: a name means what is found there first."""
+    gateway: Any = spark.sparkContext._gateway
+    view = type(gateway.jvm)(gateway._gateway_client, "a view", id=gateway.jvm._id)
+    assert getattr(view, name)._fqn == known

@@ -28,6 +28,13 @@ STDERR = 2
 OUT_OF_MEMORY = 52
 """The exit code that Spark gives itself then."""
 JVM_ENDS_SECONDS = 3.0
+CLASSES = {
+    "org.apache.spark.sql.functions": "org.apache.spark.sql.functions",
+    "functions": "org.apache.spark.sql.functions",
+    "PythonUtils": "org.apache.spark.api.python.PythonUtils",
+    "PythonSQLUtils": "org.apache.spark.sql.api.python.PythonSQLUtils",
+}
+"""The classes that PySpark calls to build a plan, under the names that it looks them up by."""
 CHATTER = (  # the JVM itself prints these, so no log setting can silence them
     b"WARNING: Using incubator modules",
     b"Picked up JAVA_TOOL_OPTIONS",
@@ -64,6 +71,27 @@ def _launch(settings: Mapping[str, str], java: Java) -> None:
         ) from error
     threading.Thread(target=_relay, args=(gateway.proc.stderr,), name="floodmark-jvm-stderr", daemon=True).start()
     SparkContext._ensure_initialized(gateway=gateway)
+    remember_classes(SparkContext._jvm)
+
+
+def remember_classes(jvm: Any) -> None:  # noqa: ANN401 (py4j has no types)
+    """Let py4j ask the JVM once whether these classes and their functions are there.
+
+    It asks before each call, and a name that is no class by itself is looked for in every jar: a third of the calls
+    that build a small batch were such questions.
+    """
+    from py4j.java_gateway import JavaClass, JavaMember
+
+    class RememberedClass(JavaClass):  # type: ignore[misc]
+        """A class of the JVM that keeps the functions it was asked for; values of its fields may change."""
+
+        def __getattr__(self, name: str) -> Any:  # noqa: ANN401
+            member = super().__getattr__(name)
+            if isinstance(member, JavaMember):
+                setattr(self, name, member)
+            return member
+
+    vars(jvm).update({name: RememberedClass(known, jvm._gateway_client) for name, known in CLASSES.items()})
 
 
 def launch_settings(settings: Mapping[str, str]) -> dict[str, str]:
