@@ -1,18 +1,22 @@
 """What the program stored when receipts said by which way a sink was written, and records had an identity.
 
 `version_2` holds the formats that changed since `version_1`, and records with all that they had learnt to keep. It was
-written by the program of that day; never change what is there.
+written by the program of that day; never change what is there. `health_store` and `health.db` hold what health
+remembered when it began to keep which channel has heard of what.
 """
 
 from __future__ import annotations
 
 import shutil
 from dataclasses import replace
+from datetime import datetime, timezone
 from pathlib import Path
 
 import pytest
 
 from floodmark.cli.marks.transfer import read_export
+from floodmark.health.alerts import AlertLog, HealthMemory, Subscription, announce, recall, remember
+from floodmark.health.report import Finding, Report
 from floodmark.sinks.kafka.ledger import LedgerPage
 from floodmark.stores import FileMarkStore, SqliteMarkStore, hold
 from floodmark.stores.extras import RecordIdentity, SinkLedger
@@ -25,6 +29,7 @@ from floodmark.streams.task.kept import last_memory, read_healed_rows, read_wait
 
 SECOND = Path(__file__).with_name("version_2")
 ORDERS = "orders", 0
+NOON = datetime(2026, 11, 15, 12, tzinfo=timezone.utc)
 RAW = RawRecord(b"k", b"v", (("h", b"x"),), 1_790_000_000_000)
 
 
@@ -40,6 +45,25 @@ def store(request: pytest.FixtureRequest, stored: Path) -> PagedMarkStore:
     if request.param == "file":
         return FileMarkStore(stored / "file_store")
     return SqliteMarkStore(stored / "marks.db")
+
+
+@pytest.fixture(params=["file", "sqlite"])
+def health_store(request: pytest.FixtureRequest, stored: Path) -> PagedMarkStore:
+    """What health remembered, in either store."""
+    if request.param == "file":
+        return FileMarkStore(stored / "health_store")
+    return SqliteMarkStore(stored / "health.db")
+
+
+def test_what_each_channel_has_heard_is_read(health_store: PagedMarkStore) -> None:
+    """Who heard of an alert hears of its end, also after an upgrade; a channel that heard of nothing is told it."""
+    heard = {"log": {"stale:orders": "critical"}, "webhook 0123456789ab": {}}
+    memory = HealthMemory({"lake/orders": 12}, {"stale:orders": "critical"}, heard)
+    assert recall(health_store) == memory
+    well = Report(NOON, (Finding("data_freshness", "orders", "HEALTHY", "FRESH", {}, "stale"),))
+    after = announce(well, memory, [Subscription(AlertLog())])
+    remember(health_store, after)
+    assert (after.deliveries, recall(health_store)) == ({"log": {}}, after)
 
 
 def test_a_record_is_read_with_its_identity_and_what_its_sinks_confirmed(store: PagedMarkStore) -> None:

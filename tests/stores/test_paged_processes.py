@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 
     from floodmark.stores.contract import MarkStore
 
+pytestmark = pytest.mark.slow
+
 ROUNDS = 40
 KILLS = 20
 LOCAL = {"file": "file:{}/marks", "sqlite": "sqlite:///{}/marks.db"}

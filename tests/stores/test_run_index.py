@@ -14,7 +14,7 @@ from floodmark.errors import MarkUnreadable
 from floodmark.stores import FileMarkStore, LayeredMarkStore, MemoryMarkStore, SqliteMarkStore
 from floodmark.stores.contract import RunIndex
 from floodmark.stores.memory import MemoryPages
-from floodmark.stores.run_index import RunEnd, names_in, receipt_in, run_ends, runs_named
+from floodmark.stores.run_index import RunEnd, names_in, receipt_in, run_ends, runs_named, runs_since_done
 from floodmark.testing.laws.records import NOON, receipt
 
 if TYPE_CHECKING:
@@ -56,6 +56,30 @@ def test_the_ends_of_runs_are_told_newest_first(store: MarkStore) -> None:
     """That is all that counting needs."""
     ends = [RunEnd("done", recovered=True, started=LATER), RunEnd("failed", recovered=False, started=NOON)]
     assert (list(run_ends(store, "orders")), list(run_ends(store, "nobody"))) == (ends, [])
+
+
+def test_the_end_of_a_run_has_what_comparing_needs(store: MarkStore) -> None:
+    """How long it took for how many rows; of a few runs where no more are asked for."""
+    store.add_run(replace(FIRST, started=LATER + timedelta(hours=1), seconds=2.5, rows_read=7))
+    last = RunEnd("failed", recovered=False, started=LATER + timedelta(hours=1), seconds=2.5, rows_read=7)
+    assert list(run_ends(store, "orders", 1)) == [last]
+
+
+def test_a_mark_that_looks_like_a_part_of_a_receipt_is_none(store: MarkStore) -> None:
+    """Ends are read from the text, where a mark or an error may say anything."""
+    begun = LATER + timedelta(hours=1)
+    tricky = replace(FIRST, started=begun, mark_after={"recovered": True}, error='"status":"done","recovered":true')
+    store.add_run(tricky)
+    assert run_ends(store, "orders")[0] == RunEnd("failed", recovered=False, started=begun)
+
+
+def test_the_newest_receipts_go_down_to_the_last_that_is_done(store: MarkStore) -> None:
+    """However they were added: FIRST began before SECOND and was added after it."""
+    third = replace(FIRST, run="third", started=LATER + timedelta(hours=1))
+    store.add_run(third)
+    assert runs_since_done(store, "orders", run_ends(store, "orders")) == (third, SECOND)
+    assert runs_since_done(store, "other", run_ends(store, "other")) == (OTHER,)
+    assert runs_since_done(store, "nobody", run_ends(store, "nobody")) == ()
 
 
 def test_a_run_that_was_added_is_counted_the_next_time(store: MarkStore) -> None:

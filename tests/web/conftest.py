@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 import socket
 import threading
@@ -11,6 +12,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from http.client import HTTPConnection, HTTPResponse
 from pathlib import Path
+from urllib.parse import urlencode
 
 import pytest
 import uvicorn
@@ -103,6 +105,35 @@ def locked_site(shared_shop: Path) -> Iterator[Site]:
     """Pages that need the token, and may act."""
     with serving(shared_shop, TOKEN) as served:
         yield served
+
+
+def log_in(site: Site) -> str:
+    """The cookie of a session."""
+    answer = site.post("/login", urlencode({"token": TOKEN}))
+    assert "HttpOnly" in answer.headers["set-cookie"]
+    assert "samesite=strict" in answer.headers["set-cookie"].lower()
+    return answer.headers["set-cookie"].partition(";")[0]
+
+
+def form_key(site: Site, cookie: str, job: str = "orders_bronze") -> str:
+    """What the forms of a job's page carry."""
+    page = site.get(f"/jobs/{job}", cookie=cookie).text
+    return re.findall(r'name="key" value="(\w+)"', page)[0]
+
+
+def order(site: Site, cookie: str, job: str = "orders_bronze", **fields: str) -> Reply:
+    """Send a form of a job's page."""
+    key = form_key(site, cookie, job)
+    return site.post(f"/jobs/{job}/acts", urlencode({"key": key, **fields}), cookie=cookie)
+
+
+def act_page(site: Site, cookie: str, path: str, seconds: float = 60) -> str:
+    """What it says once the child has ended."""
+    text, until = "", time.monotonic() + seconds
+    while time.monotonic() < until and "ended with" not in text:
+        text = site.get(path, cookie=cookie).text
+        time.sleep(0.2)
+    return text
 
 
 def chromium() -> str | None:

@@ -100,6 +100,20 @@ def test_the_report_fits_a_phone_in_the_dark(phone: Watched, report_url: str) ->
     assert phone.complaints == []
 
 
+OVERLAPS = """() => [...document.querySelectorAll(".gantt")].flatMap(picture => {
+  const texts = [...picture.querySelectorAll(".tick")];
+  const boxes = texts.map(text => text.getBoundingClientRect()).filter(box => box.width);
+  return boxes.slice(1).filter((box, place) => box.left < boxes[place].right).map(box => box.left);
+})"""
+
+
+def test_the_times_below_a_timeline_stand_apart_on_a_phone(phone: Watched, report_url: str) -> None:
+    """The first is a time of day, and longer than the others."""
+    phone.page.goto(report_url)
+    assert phone.page.locator(".gantt .tick").count() == 10
+    assert phone.page.evaluate(OVERLAPS) == []
+
+
 FAINT_TEXTS = """() => {
   const canvas = Object.assign(document.createElement("canvas"), {width: 1, height: 1});
   const pen = canvas.getContext("2d", {willReadFrequently: true});

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from datetime import datetime, timedelta, timezone
+from pathlib import Path
 
 import pytest
 
 from floodmark import stores
+from floodmark.lineage.queries import query_tree
 from floodmark.stores.record import Receipt
 from floodmark.stores.run_index import receipt_in
 from tests.web.conftest import Site, serving
@@ -56,10 +58,50 @@ def parsed_for(site: Site, path: str, words: str) -> int:
 def test_a_page_parses_only_the_receipts_that_it_shows(busy_site: Site) -> None:
     """All of 20,000 would take seconds."""
     receipt_in.cache_clear()
-    assert parsed_for(busy_site, "/", "20 jobs, none failed") <= 60 * JOBS  # health compares up to 50 runs of a job
+    assert parsed_for(busy_site, "/", "20 jobs, none failed") <= 31 * JOBS  # the newest 300 of all jobs, twice
     assert parsed_for(busy_site, "/runs", "What the last run changed") <= 2
     assert parsed_for(busy_site, "/metrics", 'pipeline_error_count{job="job7"} 99.0') <= JOBS
     assert parsed_for(busy_site, "/runs/0002of7", "Run 0002of7") == 1
+
+
+MANY_JOBS, FEW_RUNS = 200, 20
+SQL_JOB = """\
+  - name: job{number}
+    source: {{type: files, path: incoming, format: jsonl, schema: "id long"}}
+    transform: {{sql: "select id + {number} as next from source where id > 0"}}
+    sinks: [{{name: lines, type: console}}]
+"""
+
+
+@pytest.mark.parametrize("store", ["sqlite:///marks.db", "file:marks"])
+def test_the_first_page_of_many_jobs_reads_the_newest_receipts_and_each_sql_once(tmp_path: Path, store: str) -> None:
+    """The overview has the last run of each job and the newest of all; older runs are compared without being parsed."""
+    jobs = "".join(SQL_JOB.format(number=number) for number in range(MANY_JOBS))
+    (tmp_path / "floodmark.yaml").write_text(f"store: {store}\njobs:\n{jobs}")
+    add_runs(tmp_path, store)
+    with serving(tmp_path) as site:
+        receipt_in.cache_clear()
+        query_tree.cache_clear()
+        assert parsed_for(site, "/", "200 jobs, none failed") <= 6 * MANY_JOBS
+        assert query_tree.cache_info().misses == MANY_JOBS
+        assert parsed_for(site, "/metrics", 'pipeline_error_count{job="job7"} 2.0') == 0
+
+
+def add_runs(folder: Path, store: str) -> None:
+    """Twenty receipts of each job; every tenth failed."""
+    begun = datetime.now(timezone.utc) - timedelta(minutes=FEW_RUNS)
+    receipts = (
+        Receipt(
+            f"job{job}", f"{turn}of{job}", "failed" if turn % 10 == 5 else "done",
+            begun + timedelta(minutes=turn, milliseconds=job), 0.5, 1, turn, 10,
+        )
+        for turn in range(FEW_RUNS)
+        for job in range(MANY_JOBS)
+    )  # fmt: skip
+    opened = stores.open(store, folder=folder)
+    for receipt in receipts:
+        opened.add_run(receipt)
+    opened.close()
 
 
 def test_numbers_that_are_asked_for_again_are_counted_once(busy_site: Site) -> None:

@@ -224,6 +224,7 @@ def test_a_project_without_a_run_has_a_report(shop: Path) -> None:
     assert "Nothing ran yet." in make_report(shop)
 
 
+@pytest.mark.slow
 def test_the_report_is_written_where_it_is_asked_for_and_says_so(shop: Path) -> None:
     """`-o` and `--json`."""
     done = subprocess.run(
@@ -234,6 +235,7 @@ def test_the_report_is_written_where_it_is_asked_for_and_says_so(shop: Path) -> 
     assert (shop / "look.html").exists()
 
 
+@pytest.mark.slow
 def test_neither_a_jvm_nor_pyspark_is_needed_for_a_report(shared_shop: Path) -> None:
     """What only reads starts no JVM, and imports neither Spark nor pandas, which takes as long as all the rest."""
     code = (
@@ -245,6 +247,7 @@ def test_neither_a_jvm_nor_pyspark_is_needed_for_a_report(shared_shop: Path) -> 
     )
 
 
+@pytest.mark.slow
 def test_a_report_imports_nothing_that_runs_a_workflow(shared_shop: Path) -> None:
     """It shows how the last one ended, which is one small module; to run one takes a third of all imports."""
     code = (

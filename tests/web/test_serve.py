@@ -6,13 +6,12 @@ import re
 import shutil
 import subprocess
 import sys
-import time
 from pathlib import Path
 from urllib.parse import quote, urlencode
 
 import pytest
 
-from tests.web.conftest import TOKEN, Reply, Site, serving
+from tests.web.conftest import TOKEN, Site, act_page, form_key, log_in, order, serving
 from tests.web.prepared import HOSTILE, put_aside
 
 
@@ -116,32 +115,6 @@ def test_a_program_may_carry_the_token_itself(locked_site: Site) -> None:
     """As a scraper does."""
     assert locked_site.get("/", authorization=f"Bearer {TOKEN}").status == 200
     assert locked_site.get("/", authorization="Bearer wrong").status == 401
-
-
-def log_in(site: Site) -> str:
-    """The cookie of a session."""
-    answer = site.post("/login", urlencode({"token": TOKEN}))
-    assert "HttpOnly" in answer.headers["set-cookie"]
-    assert "samesite=strict" in answer.headers["set-cookie"].lower()
-    return answer.headers["set-cookie"].partition(";")[0]
-
-
-def form_key(site: Site, cookie: str) -> str:
-    page = site.get("/jobs/orders_bronze", cookie=cookie).text
-    return re.findall(r'name="key" value="(\w+)"', page)[0]
-
-
-def order(site: Site, cookie: str, **fields: str) -> Reply:
-    return site.post("/jobs/orders_bronze/acts", urlencode({"key": form_key(site, cookie), **fields}), cookie=cookie)
-
-
-def act_page(site: Site, cookie: str, path: str) -> str:
-    """What it says once the child has ended."""
-    text, until = "", time.monotonic() + 60
-    while time.monotonic() < until and "ended with" not in text:
-        text = site.get(path, cookie=cookie).text
-        time.sleep(0.2)
-    return text
 
 
 def test_an_act_is_a_child_of_the_command_line_and_its_output_is_shown(locked_site: Site) -> None:

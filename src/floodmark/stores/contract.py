@@ -21,6 +21,10 @@ class MarkStore(Protocol):
     """Remembers how far each job has read.
 
     Every method raises StoreUnreachable if the store cannot be used, and then nothing was changed.
+
+    >>> store: MarkStore = fm.stores.open("memory")
+    >>> store.read("orders") is None, list(store.history("orders"))
+    (True, [])
     """
 
     namespace: str
@@ -108,7 +112,11 @@ class MarkStore(Protocol):
 
 @runtime_checkable
 class LevelStore(MarkStore, Protocol):
-    """A store that can be one level of several."""
+    """A store that can be one level of several.
+
+    >>> isinstance(fm.stores.SqliteMarkStore(f"{folder}/marks.db"), LevelStore)
+    True
+    """
 
     def stamp(self, job: str) -> str | None:
         """A text that is new with every save of the record; None if there is no record. Much cheaper than read."""
@@ -132,8 +140,8 @@ class RunIndex(Protocol):
     def names(self) -> Sequence[str]:
         """Every job that has a record or a receipt, sorted."""
 
-    def run_ends(self, job: str) -> Sequence[RunEnd]:
-        """How the runs of a job ended, newest first. Raises MarkUnreadable if a receipt does not tell."""
+    def run_ends(self, job: str, limit: int) -> Sequence[RunEnd]:
+        """How the last runs of a job ended, newest first. Raises MarkUnreadable if a receipt does not tell."""
 
     def runs_named(self, begin: str, job: str | None = None) -> Sequence[Receipt]:
         """Receipts whose run id begins so, newest first."""

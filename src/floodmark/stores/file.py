@@ -5,9 +5,10 @@ from __future__ import annotations
 import json
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from itertools import groupby
+from itertools import groupby, islice
+from os import SEEK_END
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, BinaryIO, Literal
 
 from floodmark.errors import MarkUnreadable, StoreUnreachable
 from floodmark.formats import KEY, require_known
@@ -27,11 +28,18 @@ if TYPE_CHECKING:
 
 log = get_logger(__name__)
 FORMAT = 1
+FEW_RUNS = 100
+BLOCK = 16 * 1024
 Part = Literal["history", "run"]
 
 
 class FileMarkStore(PagedMarkStore):
-    """Marks in a folder; a folder of its own below it for every namespace."""
+    """Marks in a folder; a folder of its own below it for every namespace.
+
+    >>> store = FileMarkStore(f"{folder}/marks", namespace="dev")
+    >>> store.jobs(), store.read("orders")
+    ([], None)
+    """
 
     def __init__(
         self,
@@ -60,8 +68,15 @@ class FilePages:
 
     def names(self) -> Sequence[str]:
         with self._reachable():
-            firsts = [peek(path, path.name, self.describe()) for path in self._folder.glob("*.mark.jsonl")]
-            return [first["job"] for first in firsts if first]
+            return [first["job"] for first in self._firsts()]
+
+    def recorded_names(self) -> Sequence[str]:
+        with self._reachable():
+            return [first["job"] for first in self._firsts() if first["stamp"]]
+
+    def _firsts(self) -> Iterator[Mapping[str, Any]]:
+        paths = self._folder.glob("*.mark.jsonl")
+        return filter(None, (peek(path, path.name, self.describe()) for path in paths))
 
     @contextmanager
     def reading(self, job: str) -> Iterator[Page]:
@@ -112,6 +127,7 @@ class FilePage:
         self._mark, self._lease, self._looked = (
             folder / f"{stem}.{part}" for part in ("mark.jsonl", "lease.json", "looked")
         )
+        self._begin: MarkFile | None = None
         self._loaded: MarkFile | None = None
         self._changed: MarkFile | None = None
         self._rows: list[ItemRow] = []
@@ -123,7 +139,7 @@ class FilePage:
         return stamp
 
     def entry(self) -> Entry | None:
-        return self._file().entry
+        return self._head().entry
 
     def save(self, entry: Entry) -> None:
         try:
@@ -132,7 +148,7 @@ class FilePage:
             self._changed = replace(salvage(self._mark), entry=entry)
 
     def items(self, source: str, base: int, after: int, upto: int) -> Iterator[tuple[str, str]]:
-        length, path = self._file().logs.get(str(base), 0), self._log(base)
+        length, path = self._head().logs.get(str(base), 0), self._log(base)
         committed = (path.read_bytes() if path.exists() else b"")[:length]
         if len(committed) < length:
             raise MarkUnreadable(
@@ -162,7 +178,9 @@ class FilePage:
         self._changed = self._file().without_oldest("history", keep)
 
     def runs(self, limit: int) -> Sequence[str]:
-        return self._file().newest("run", limit)
+        if limit > FEW_RUNS or self._changed is not None or self._loaded is not None:
+            return self._file().newest("run", limit)
+        return newest_in(self._mark, "run", limit) if peek(self._mark, self._job, self._where) else []
 
     def count_runs(self) -> int:
         return len(self._file().newest("run", EVERYTHING))
@@ -221,6 +239,12 @@ class FilePage:
             if path.name.split(".")[-2] not in logs:
                 path.unlink()
 
+    def _head(self) -> MarkFile:
+        """The record and what belongs to it; where the rest is not known yet, without its past."""
+        if self._begin is None and self._changed is None and self._loaded is None:
+            self._begin = load_head(self._mark, self._job, self._where)
+        return self._changed or self._loaded or self._begin or MarkFile()
+
     def _file(self) -> MarkFile:
         if self._changed is not None:
             return self._changed
@@ -251,7 +275,8 @@ class MarkFile:
 
     def newest(self, part: Part, limit: int) -> list[str]:
         start = _prefix(part)
-        return [line[len(start) : -1] for line in reversed(self.tail) if line.startswith(start)][:limit]
+        lines = (line for line in reversed(self.tail) if line.startswith(start))
+        return [line[len(start) : -1] for line in islice(lines, limit)]
 
     def with_line(self, part: Part, text: str, keep: int) -> MarkFile:
         """The file with a line more, and without the oldest ones of that part above `keep`."""
@@ -279,22 +304,50 @@ def peek(path: Path, job: str, where: str) -> Mapping[str, Any] | None:
 def load(path: Path, job: str, where: str) -> MarkFile:
     """The whole file; an empty MarkFile if there is none. Raises MarkUnreadable if it is damaged."""
     try:
-        lines = path.read_bytes().splitlines(keepends=True)
+        with path.open("rb") as file:
+            head = _head_in(file, job, where)
+            lines = _text_of(file.read()).split("\n")
     except FileNotFoundError:
         return MarkFile()
-    first = _header(lines[0] if lines else b"", job, where)
-    if len(lines) < 2 or not lines[1].endswith(b"\n"):
-        raise MarkUnreadable(job, where=where, reason="its file ends in the middle of the record")
-    entry = (
-        Entry(first["stamp"], first["number"], first["modified_time"], _line_text(lines[1])) if first["stamp"] else None
-    )
-    return MarkFile(entry, first["logs"], tuple(_line_text(line) for line in lines[2:]))
+    return replace(head, tail=tuple(lines if lines[-1] else lines[:-1]))
+
+
+def load_head(path: Path, job: str, where: str) -> MarkFile:
+    """As `load`, without the past that follows the record."""
+    try:
+        with path.open("rb") as file:
+            return _head_in(file, job, where)
+    except FileNotFoundError:
+        return MarkFile()
+
+
+def newest_in(path: Path, part: Part, limit: int) -> list[str]:
+    """The newest lines of a part, read from the end of the file, most of which is older ones."""
+    start, found, rest = _prefix(part), list[str](), b""
+    with path.open("rb") as file:
+        place = file.seek(0, SEEK_END)
+        while place and len(found) < limit:
+            size = min(BLOCK, place)
+            place = file.seek(place - size)
+            rest, *lines = (file.read(size) + rest).split(b"\n")
+            texts = (_text_of(line) for line in reversed([rest, *lines] if not place else lines))
+            found += [text[len(start) : -1] for text in texts if text.startswith(start)]
+    return found[:limit]
 
 
 def salvage(path: Path) -> MarkFile:
     """What can be kept of a damaged file when its record is replaced: history and receipts."""
-    lines = (_line_text(line) for line in path.read_bytes().splitlines())
+    lines = _text_of(path.read_bytes()).split("\n")
     return MarkFile(tail=tuple(line for line in lines if line.startswith((_prefix("history"), _prefix("run")))))
+
+
+def _head_in(file: BinaryIO, job: str, where: str) -> MarkFile:
+    first, record = _header(file.readline(), job, where), file.readline()
+    if not record.endswith(b"\n"):
+        raise MarkUnreadable(job, where=where, reason="its file ends in the middle of the record")
+    text = _text_of(record).rstrip("\n")
+    entry = Entry(first["stamp"], first["number"], first["modified_time"], text) if first["stamp"] else None
+    return MarkFile(entry, first["logs"])
 
 
 def _header(line: bytes, job: str, where: str) -> Mapping[str, Any]:
@@ -309,9 +362,9 @@ def _header(line: bytes, job: str, where: str) -> Mapping[str, Any]:
     raise MarkUnreadable(job, where=where, reason=reason)
 
 
-def _line_text(line: bytes) -> str:
+def _text_of(content: bytes) -> str:
     # A damaged byte is shown and kept: what needs the line finds it unreadable by itself.
-    return line.decode("utf-8", "backslashreplace").rstrip("\n")
+    return content.decode("utf-8", "backslashreplace")
 
 
 def _text(path: Path) -> str | None:

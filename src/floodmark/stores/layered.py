@@ -28,7 +28,12 @@ log = logging.getLogger(__name__)
 
 
 class LayeredMarkStore(HwmAccess):
-    """A cache of any number of levels above one truth."""
+    """A cache of any number of levels above one truth.
+
+    >>> store = LayeredMarkStore([fm.stores.open("memory"), fm.stores.FileMarkStore(folder)])
+    >>> store.namespace, store.jobs()
+    ('default', [])
+    """
 
     def __init__(self, levels: Sequence[LevelStore]) -> None:
         if not levels:

@@ -29,7 +29,12 @@ Vitality = Literal["alive", "leaving", "dead", "unsure"]
 
 
 def this_process(jvm_pid: int | None = None) -> Owner:
-    """This process as the owner of a lease, with the JVM that writes for it."""
+    """This process as the owner of a lease, with the JVM that writes for it.
+
+    >>> import os
+    >>> this_process().pid == os.getpid()
+    True
+    """
     machine = this_machine()
     return Owner(
         host=platform.node(),
@@ -92,7 +97,11 @@ _mine: set[str] = set()
 
 @dataclass(frozen=True)
 class Patience:
-    """How long to watch an owner that may be dead, by a clock of our own that no other host has a say in."""
+    """How long to watch an owner that may be dead, by this process's own clock.
+
+    >>> with hold(fm.stores.open("memory"), "orders", patience=Patience(seconds=30)) as lease:
+    ...     lease.check()
+    """
 
     seconds: float
     clock: Callable[[], float] = time.monotonic
@@ -113,7 +122,12 @@ def default_seconds() -> float:
 
 
 class HeldLease:
-    """A lease in our hands."""
+    """A lease that this process holds.
+
+    >>> store = fm.stores.open("memory")
+    >>> with hold(store, "orders") as lease:
+    ...     lease.check()  # raises LeaseLost once another run has taken over
+    """
 
     def __init__(self, store: MarkStore, lease: Lease) -> None:
         self.lease = lease
@@ -179,7 +193,15 @@ class HeldLease:
 def hold(
     store: MarkStore, job: str, owner: Owner | None = None, *, patience: Patience | None = None
 ) -> Iterator[HeldLease]:
-    """Hold the job's lease during the block, for this process. Raises LeaseHeld if another run works on the job."""
+    """Hold the job's lease during the block, for this process. Raises LeaseHeld if another run works on the job.
+
+    >>> store = fm.stores.open("memory")
+    >>> with hold(store, "orders") as lease:
+    ...     store.lease("orders").token == lease.lease.token
+    True
+    >>> store.lease("orders") is None
+    True
+    """
     patience = patience or Patience(default_seconds())
     over = claimable(store, job, patience)
     with _guard:

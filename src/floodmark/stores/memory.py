@@ -18,7 +18,14 @@ if TYPE_CHECKING:
 
 
 class MemoryMarkStore(PagedMarkStore):
-    """Marks in memory."""
+    """Marks in memory.
+
+    >>> store = MemoryMarkStore()
+    >>> fm.Job(
+    ...     name="orders", source=fm.testing.RowsSource([], "id long"), sinks=[fm.testing.ListSink()]
+    ... ).run(store=store).status
+    'nothing_new'
+    """
 
     def __init__(
         self,
@@ -71,7 +78,13 @@ class NamespacePages:
 
 @dataclass
 class MemoryPage:
-    """One job's things as text: nobody outside has an object that is stored here."""
+    """What is stored of one job, as text: no caller shares an object with the store.
+
+    >>> page = MemoryPage()
+    >>> page.add_run('{"job": "orders"}', keep=10)
+    >>> page.count_runs()
+    1
+    """
 
     saved: Entry | None = None
     rows: list[ItemRow] = field(default_factory=list)

@@ -81,7 +81,12 @@ LOADERS: dict[str, Loader] = {
 
 
 def register(scheme: str, loader: Loader) -> None:
-    """Make a store known by the scheme of its text."""
+    """Make a store known by the scheme of its text.
+
+    >>> register("ram", lambda text, namespace, folder: fm.stores.MemoryMarkStore(namespace=namespace))
+    >>> fm.stores.open("ram:", namespace="dev").namespace
+    'dev'
+    """
     LOADERS[scheme] = loader
 
 

@@ -27,6 +27,7 @@ from floodmark.stores.wire import (
     compact,
     decode,
     encode,
+    names_recorded_in,
 )
 
 if TYPE_CHECKING:
@@ -52,7 +53,11 @@ def utc_now() -> datetime:
 
 
 class PagedMarkStore(HwmAccess):
-    """A MarkStore over the pages of a backend; may be used from several threads."""
+    """A MarkStore over the pages of a backend; may be used from several threads.
+
+    >>> isinstance(fm.stores.open("memory"), PagedMarkStore)
+    True
+    """
 
     def __init__(
         self,
@@ -83,13 +88,13 @@ class PagedMarkStore(HwmAccess):
         """The job's record; `known` itself if it still is the one."""
         with self._pages.reading(job) as page:
             cached = self._cache.get(job)
-            if known is not None and cached and cached.record is known and page.stamp() == cached.stamp:
-                return known
+            if cached and (cached.was_read or cached.record is known) and page.stamp() == cached.stamp:
+                return cached.record
             entry = page.entry()
             if entry is None:
                 return None
             record, cached_marks = decode(job, entry.val, page, cached, where=self.describe())
-        return self._remember(CachedRecord(entry.stamp, record, cached_marks))
+        return self._remember(CachedRecord(entry.stamp, record, cached_marks, was_read=True))
 
     def intend(self, record: JobRecord, *, expected: int, lease: Lease) -> None:
         """Save the open intent."""
@@ -190,7 +195,7 @@ class PagedMarkStore(HwmAccess):
 
     def jobs(self) -> Sequence[str]:
         """Jobs with a record, sorted."""
-        return sorted(job for job in self._pages.names() if self.stamp(job) is not None)
+        return names_recorded_in(self._pages)
 
     def history(self, job: str, limit: int = 20) -> Sequence[JobRecord]:
         """Committed records, newest first."""
@@ -232,15 +237,16 @@ class PagedMarkStore(HwmAccess):
         """Jobs with a record or a receipt, sorted."""
         return sorted(self._pages.names())
 
-    def run_ends(self, job: str) -> Sequence[RunEnd]:
+    def run_ends(self, job: str, limit: int = EVERYTHING) -> Sequence[RunEnd]:
         """How runs ended, newest first."""
         with self._pages.reading(job) as page:
+            if limit < self._keep_runs:
+                return ends_in(page.run_ends(limit), job, self.describe())
             stamp, cached = (page.count_runs(), *page.runs(1)), self._ends.get(job)
-            if cached and cached[0] == stamp:
-                return cached[1]
-            ends = ends_in(page.run_ends(self._keep_runs), job, self.describe())
-        self._ends[job] = stamp, ends
-        return ends
+            if cached is None or cached[0] != stamp:
+                cached = stamp, ends_in(page.run_ends(self._keep_runs), job, self.describe())
+        self._ends[job] = cached
+        return cached[1]
 
     def runs_named(self, begin: str, job: str | None = None) -> Sequence[Receipt]:
         """Receipts by their run id, newest first."""

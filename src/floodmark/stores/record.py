@@ -31,7 +31,14 @@ seconds of each table or view."""
 
 @dataclass(frozen=True)
 class Intent:
-    """A batch that was begun: made durable before the first write, so that a crash can be finished exactly."""
+    """A batch that was begun: made durable before the first write, so that a crash can be finished exactly.
+
+    >>> span = fm.hwm.Span(None, fm.hwm.ColumnIntHWM("orders", 7))
+    >>> began = datetime(2026, 1, 3, tzinfo=timezone.utc)
+    >>> intent = Intent(1, "span", {"source": span}, began, attempt="a1", spool=None, fingerprints={})
+    >>> Intent.deserialize(intent.serialize()) == intent
+    True
+    """
 
     number: int
     kind: IntentKind
@@ -74,6 +81,9 @@ class JobRecord:
     `number` is that of the last committed batch and only grows; 0 means that nothing was committed yet.
     A source without an entry in `marks` has no mark, which is a state of its own and never a value.
     `sources` holds the fingerprint of the source that each mark was made for.
+
+    >>> JobRecord("orders", number=3, marks={"source": fm.hwm.ColumnIntHWM("orders", 7)}).marks["source"].value
+    7
     """
 
     job: str
@@ -124,7 +134,11 @@ class JobRecord:
 
 @dataclass(frozen=True)
 class Owner:
-    """Who holds a lease: enough to tell, on the same machine, whether it is still alive."""
+    """Who holds a lease: enough to tell, on the same machine, whether it is still alive.
+
+    >>> str(Owner(host="etl-1", boot="b", namespace="n", pid=4711, started="0"))
+    'pid 4711 on etl-1'
+    """
 
     host: str
     boot: str
@@ -152,7 +166,13 @@ class Owner:
 
 @dataclass(frozen=True)
 class Lease:
-    """The right to write for a job. `token` is new with every taking; `beat` grows while its owner lives."""
+    """The right to write for a job. `token` is new with every taking; `beat` grows while its owner lives.
+
+    >>> store = fm.stores.open("memory")
+    >>> with hold(store, "orders"):
+    ...     store.lease("orders").owner == this_process()
+    True
+    """
 
     job: str
     owner: Owner
@@ -222,7 +242,13 @@ class RestatedDates:
 
 @dataclass(frozen=True, repr=False)
 class Receipt:
-    """What one run did, in numbers that were counted and not believed. Marks are shown as their stored values."""
+    """What one run did, in numbers that were counted and not believed. Marks are shown as their stored values.
+
+    >>> job = fm.Job(name="orders", source=fm.testing.RowsSource([], "id long"), sinks=[fm.testing.ListSink()])
+    >>> receipt = job.run(store=fm.stores.open("memory"))
+    >>> receipt.status, receipt.rows_read, receipt.error
+    ('nothing_new', 0, None)
+    """
 
     job: str
     run: str

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
 from datetime import datetime
 from functools import lru_cache
 from operator import attrgetter
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from floodmark.errors import FormatTooNew, MarkUnreadable
 from floodmark.formats import without_format
@@ -25,13 +24,14 @@ EVERYTHING = 1_000_000_000
 RECEIPTS_REMEMBERED = 16_384
 
 
-@dataclass(frozen=True)
-class RunEnd:
-    """How a run ended, of all that its receipt says."""
+class RunEnd(NamedTuple):
+    """How a run ended, of all that its receipt says. A tuple, since a look at a project may make 100,000 of them."""
 
     status: str
     recovered: bool
     started: datetime
+    seconds: float = 0.0
+    rows_read: int = 0
 
 
 def names_in(store: MarkStore) -> Sequence[str]:
@@ -41,11 +41,25 @@ def names_in(store: MarkStore) -> Sequence[str]:
     return sorted({*store.jobs(), *(run.job for run in store.runs(None, EVERYTHING))})
 
 
-def run_ends(store: MarkStore, job: str) -> Sequence[RunEnd]:
-    """How the runs of a job ended, newest first."""
+def run_ends(store: MarkStore, job: str, limit: int = EVERYTHING) -> Sequence[RunEnd]:
+    """How the last runs of a job ended, newest first."""
     if isinstance(store, RunIndex):
-        return store.run_ends(job)
-    return [RunEnd(run.status, run.recovered, run.started) for run in store.runs(job, EVERYTHING)]
+        return store.run_ends(job, limit)
+    return [_end_of(run) for run in store.runs(job, limit)]
+
+
+def runs_since_done(store: MarkStore, job: str, ends: Sequence[RunEnd]) -> tuple[Receipt, ...]:
+    """The newest receipts of a job, down to the last that is done, of which its `ends` tell how many there are."""
+    places = (place for place, end in enumerate(ends, start=1) if end.status == "done")
+    wanted = ends[: next(places, 1)]
+    runs = store.runs(job, len(wanted)) if wanted else ()
+    if [run.started for run in runs] != [end.started for end in wanted]:  # one that began earlier was added later
+        runs = store.runs(job, len(ends))[: len(wanted)]
+    return tuple(runs)
+
+
+def _end_of(run: Receipt) -> RunEnd:
+    return RunEnd(run.status, run.recovered, run.started, run.seconds, run.rows_read)
 
 
 def runs_named(store: MarkStore, begin: str, job: str | None = None) -> Sequence[Receipt]:
@@ -70,7 +84,10 @@ def receipt_in(text: str, job: str, where: str) -> Receipt:
 def ends_in(rows: Sequence[Sequence[object]], job: str, where: str) -> list[RunEnd]:
     """Of a page's rows, newest first. Raises MarkUnreadable where one says nothing."""
     try:
-        ends = [RunEnd(str(status), bool(late), datetime.fromisoformat(at)) for status, late, at in rows]  # type: ignore[arg-type]
+        ends = [
+            RunEnd(status, bool(late), datetime.fromisoformat(at), took or 0.0, read or 0)  # type: ignore[arg-type]
+            for status, late, at, took, read in rows
+        ]
     except UNREADABLE as error:
         raise MarkUnreadable(job, where=where, reason=f"a receipt is damaged: {error}") from error
     return sorted(ends, key=attrgetter("started"), reverse=True)

@@ -49,14 +49,16 @@ create table floodmark_looked (
 pragma application_id = {APPLICATION_ID};
 pragma user_version = {FORMAT};
 """
-NAMES = """
-select key from floodmark_marks where namespace = :namespace
-union select job from floodmark_runs where namespace = :namespace
-"""
+RECORDED_NAMES = "select key from floodmark_marks where namespace = :namespace"
+NAMES = f"{RECORDED_NAMES} union select job from floodmark_runs where namespace = :namespace"
 
 
 class SqliteMarkStore(PagedMarkStore):
-    """Marks in an SQLite database; `select key, val from floodmark_marks` shows them."""
+    """Marks in an SQLite database; `select key, val from floodmark_marks` shows them.
+
+    >>> SqliteMarkStore(f"{folder}/floodmark.db", namespace="prod").read("orders") is None
+    True
+    """
 
     def __init__(
         self,
@@ -87,10 +89,16 @@ class SqlitePages:
         return f"sqlite:///{self._path}"
 
     def names(self) -> Sequence[str]:
+        return self._names_in(NAMES)
+
+    def recorded_names(self) -> Sequence[str]:
+        return self._names_in(RECORDED_NAMES)
+
+    def _names_in(self, query: str) -> list[str]:
         if not self._exists():
             return []
         with self._lock, self._reachable():
-            return [job for (job,) in self._open().execute(NAMES, {"namespace": self._namespace})]
+            return [job for (job,) in self._open().execute(query, {"namespace": self._namespace})]
 
     @contextmanager
     def reading(self, job: str) -> Iterator[Page]:
@@ -232,12 +240,7 @@ class SqlitePage:
         return int(self._do(f"select count(*) from floodmark_runs where {MINE}").fetchone()[0])
 
     def run_ends(self, limit: int) -> Sequence[Sequence[object]]:
-        facts = ", ".join(f"json_extract(val, '$.{name}')" for name in ("status", "recovered", "started"))
-        newest = f"select {facts} from floodmark_runs where {MINE} order by id desc limit :limit"
-        try:
-            return self._do(newest, limit=limit).fetchall()
-        except sqlite3.OperationalError:  # a receipt is damaged, or this SQLite knows no JSON
-            return [end_facts(text) for text in self.runs(limit)]
+        return [end_facts(text) for text in self.runs(limit)]
 
     def runs_named(self, begin: str, limit: int) -> Sequence[str]:
         newest = f"select id, val from floodmark_runs where {MINE} order by id desc limit :limit"

@@ -40,7 +40,13 @@ Row: TypeAlias = Mapping[str, Any]
 
 
 class InjectedFailure(Exception):
-    """The failure that a test asked for: no error of Floodmark's, as a user's own would be."""
+    """The failure that a test asked for: no error of Floodmark's, as a user's own would be.
+
+    >>> job = fm.Job("orders", RowsSource([{"id": 1}, FAIL], "id long"), [ListSink()])
+    >>> job.run(spark, fm.stores.open("memory"))
+    Traceback (most recent call last):
+    floodmark.errors.data.SourceUnreadable: source 'rows' of job 'orders' cannot be read: InjectedFailure: ...
+    """
 
 
 @dataclass(frozen=True)
@@ -49,6 +55,14 @@ class RowsSource(Immutable):
 
     The mark is the number of rows delivered. CRASH and FAIL are no rows: they strike when a span that holds the row
     behind them is read; at the end of the list, with the row before them.
+
+    >>> rows = [{"id": 1}]
+    >>> job, store = fm.Job("orders", RowsSource(rows, "id long"), [ListSink()]), fm.stores.open("memory")
+    >>> job.run(spark, store).rows_read
+    1
+    >>> rows.append({"id": 2})
+    >>> job.run(spark, store).mark_after
+    2
     """
 
     rows: list[Row | Accident]
@@ -115,7 +129,13 @@ class RowsSource(Immutable):
 
 @dataclass
 class ListSink(Atomic):
-    """Collects rows as dicts in `rows`; a repeated number adds nothing. The first `fail_times` writes fail."""
+    """Collects rows as dicts in `rows`; a repeated number adds nothing. The first `fail_times` writes fail.
+
+    >>> sink = ListSink()
+    >>> job = fm.Job("orders", RowsSource([{"id": 1}, {"id": 2}], "id long"), [sink])
+    >>> job.run(spark, fm.stores.open("memory")).rows_read, sink.rows
+    (2, [{'id': 1}, {'id': 2}])
+    """
 
     name: str = "list"
     fail_times: int = 0
@@ -165,6 +185,13 @@ class FailingStore:
 
     `when="before"`: it was not done. `when="after"`: it was done, and the caller cannot know.
     `calls` counts what was asked for.
+
+    >>> store = FailingStore(fm.stores.open("memory"), {"read": 1})
+    >>> store.read("orders")
+    Traceback (most recent call last):
+    floodmark.errors.stores.StoreUnreachable: store failing memory cannot be used: injected: call 1 of read...
+    >>> store.read("orders") is None
+    True
     """
 
     def __init__(

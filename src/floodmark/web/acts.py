@@ -74,6 +74,10 @@ class Acts:
         """The newest first."""
         return list(reversed(self._acts))
 
+    def count_ended(self) -> int:
+        """How many have ended since the server began."""
+        return self._count - sum(act.is_running for act in self._acts)
+
     def find(self, number: int) -> Act | None:
         return next((act for act in self._acts if act.id == number), None)
 

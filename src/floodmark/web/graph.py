@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import PurePosixPath
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
@@ -72,7 +72,7 @@ class Graph:
 
     def serialize(self) -> dict[str, Json]:
         """For the script that draws it."""
-        return {"nodes": [asdict(node) for node in self.nodes], "edges": [asdict(edge) for edge in self.edges]}
+        return {"nodes": [vars(node) for node in self.nodes], "edges": [vars(edge) for edge in self.edges]}
 
     def around(self, job: str) -> Graph:
         """The lines of one job, and what they join."""
@@ -113,18 +113,26 @@ def _node(
     """A table does as badly as what was found about it, or as a job that fills it."""
     jobs = [flow.job for flow in flows]
     known = [*(statuses[job] for job in jobs if job in statuses), *(finding.status for finding in findings)]
-    columns = dict.fromkeys(name for flow in flows for name in flow.outputs[dataset].columns)
-    origins = {name: tuple(_origins(dataset, name, flows)) for name in columns}
+    origins = _origins(dataset, flows)
     label = str(dataset).removeprefix(f"{folder}/")
     status = worst(known) if known else None
     layer: Layer = layer_of(label) if jobs else "source"
     return Node(str(dataset), label, layer, status, tuple(jobs), tuple(each.message for each in findings), origins)
 
 
-def _origins(dataset: Dataset, column: str, flows: Sequence[Flow]) -> Iterator[ColumnOrigin]:
-    for flow in flows:
-        for origin in flow.outputs[dataset].origins(column):
-            yield ColumnOrigin(str(origin.dataset), origin.column, flow.job, origin.how)
+def _origins(dataset: Dataset, flows: Sequence[Flow]) -> dict[str, tuple[ColumnOrigin, ...]]:
+    """By column; a flow is only asked for those that it may fill, since a console may have hundreds of flows."""
+    filled = [(flow, flow.outputs[dataset], {name.lower() for name in flow.outputs[dataset].columns}) for flow in flows]
+    columns = dict.fromkeys(name for _, rows, _ in filled for name in rows.columns)
+    return {
+        column: tuple(
+            ColumnOrigin(str(origin.dataset), origin.column, flow.job, origin.how)
+            for flow, rows, names in filled
+            if rows.rest or column.lower() in names
+            for origin in rows.origins(column)
+        )
+        for column in columns
+    }
 
 
 def _flows_by_dataset(lineage: Lineage) -> dict[Dataset, list[Flow]]:

@@ -49,6 +49,8 @@ class Look:
     snapshot: Snapshot
     begun: float
     seconds: float
+    acts_ended: int = 0
+    """How many acts had ended when it began: a page never shows a job as it was before what was ordered there."""
 
     @property
     def age(self) -> float:
@@ -58,7 +60,15 @@ class Look:
 
 @dataclass
 class Pages:
-    """What the pages are made of: how to look, where marks and logs are, who may act."""
+    """What the pages are made of: how to look, where marks and logs are, who may act.
+
+    >>> from pathlib import Path
+    >>> from floodmark.project import Project, Site
+    >>> site, store = Site(Path(folder)), fm.stores.open("memory")
+    >>> pages = Pages(lambda: take_snapshot(Project(), site, store, datetime.now(timezone.utc)), lambda: store)
+    >>> pages.snapshot().namespace
+    'default'
+    """
 
     look: Callable[[], Snapshot]
     store: Callable[[], MarkStore]
@@ -81,7 +91,9 @@ class Pages:
         Raises what a look raises: what cannot be read is not shown as it once was.
         """
         last = self._last
-        if last is None or last.age > OLD_SECONDS or (last.age > FRESH_SECONDS and last.seconds <= self.quick_seconds):
+        if last is None or last.age > OLD_SECONDS or last.acts_ended != self._acts_ended():
+            return self._look_again(last)
+        if last.age > FRESH_SECONDS and last.seconds <= self.quick_seconds:
             return self._look_again(last)
         if last.age > max(FRESH_SECONDS, PAUSE_FACTOR * last.seconds) and not self._lock.locked():
             self.look_beside(last)
@@ -103,9 +115,12 @@ class Pages:
     def _look_again(self, last: Look | None) -> Snapshot:
         with self._lock:
             if self._last is None or self._last is last:
-                begun = time.monotonic()
-                self._last = Look(self.look(), begun, time.monotonic() - begun)
+                begun, acts_ended = time.monotonic(), self._acts_ended()
+                self._last = Look(self.look(), begun, time.monotonic() - begun, acts_ended)
             return self._last.snapshot
+
+    def _acts_ended(self) -> int:
+        return self.acts.count_ended() if self.acts else 0
 
     def close(self) -> None:
         """End what the pages started."""
@@ -272,7 +287,14 @@ def _columns(snapshot: Snapshot, point: Point) -> list[str]:
 
 
 def application(pages: Pages) -> Starlette:
-    """The pages as an ASGI application."""
+    """The pages as an ASGI application.
+
+    >>> from pathlib import Path
+    >>> from floodmark.project import Project, Site
+    >>> site, store = Site(Path(folder)), fm.stores.open("memory")
+    >>> pages = Pages(lambda: take_snapshot(Project(), site, store, datetime.now(timezone.utc)), lambda: store)
+    >>> app = application(pages)  # for uvicorn, or another server of ASGI
+    """
     from starlette.applications import Starlette
     from starlette.middleware import Middleware
     from starlette.routing import Route

@@ -35,7 +35,15 @@ DATES_SHOWN = 31
 
 
 def report_html(snapshot: Snapshot, changes: Diff | None = None) -> str:
-    """The whole report: styles, scripts and numbers in one file, which asks nobody for anything."""
+    """The whole report: styles, scripts and numbers in one file, which loads nothing from elsewhere.
+
+    >>> from pathlib import Path
+    >>> from floodmark.project import Project, Site
+    >>> site, store = Site(Path(folder)), fm.stores.open("memory")
+    >>> page = report_html(take_snapshot(Project(), site, store, datetime.now(timezone.utc)))
+    >>> page.startswith("<!doctype html>")
+    True
+    """
     scripts, styles = [static_text(name) for name in SCRIPTS], [static_text(name) for name in STYLES]
     from floodmark import __version__
 

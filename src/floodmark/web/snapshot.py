@@ -109,7 +109,15 @@ class JobView:
 
 @dataclass(frozen=True)
 class Snapshot:
-    """A project at one moment."""
+    """A project at one moment.
+
+    >>> from pathlib import Path
+    >>> from floodmark.project import Project, Site
+    >>> site, store = Site(Path(folder)), fm.stores.open("memory")
+    >>> snapshot = take_snapshot(Project(), site, store, datetime.now(timezone.utc))
+    >>> snapshot.jobs, snapshot.job("orders")
+    ((), None)
+    """
 
     title: str
     namespace: str
@@ -188,7 +196,13 @@ def take_snapshot(
 ) -> Snapshot:
     """Look at everything once. Raises StoreUnreachable: what could not be read is not shown as empty.
 
-    Who looks again and again gives what is `known` from before.
+    A caller that looks repeatedly gives what is `known` from before.
+
+    >>> from pathlib import Path
+    >>> from floodmark.project import Project, Site
+    >>> project, site, store = Project(), Site(Path(folder)), fm.stores.open("memory")
+    >>> take_snapshot(project, site, store, datetime.now(timezone.utc)).report.overall  # nothing to look at
+    'WARNING'
     """
     known = known or KnownProject()
     report, memory = examine_project(project, site, store, now, known.tables)

@@ -35,6 +35,10 @@ class PostgresMarkStore(PagedMarkStore):
     """Marks in a PostgreSQL database; `select val from floodmark_marks where key = 'orders'` shows one.
 
     `url` is `postgresql://…?table=schema.name`. The tables are made by the first save.
+
+    >>> store = PostgresMarkStore("postgresql://etl@db/shop?table=etl.marks")
+    >>> print(store.ddl().splitlines()[0])  # for an administrator; `store.prepare()` makes the tables
+    create schema if not exists "etl";
     """
 
     def __init__(
@@ -107,8 +111,16 @@ class PostgresPages:
         return self._address.describe()
 
     def names(self) -> Sequence[str]:
-        marks, runs = self._address.tables.marks, self._address.tables.beside("runs")
-        query = f"select key from {marks} where namespace = %(n)s union select job from {runs} where namespace = %(n)s"
+        runs = self._address.tables.beside("runs")
+        return self._names_in(f"{self._recorded()} union select job from {runs} where namespace = %(n)s")
+
+    def recorded_names(self) -> Sequence[str]:
+        return self._names_in(self._recorded())
+
+    def _recorded(self) -> str:
+        return f"select key from {self._address.tables.marks} where namespace = %(n)s"
+
+    def _names_in(self, query: str) -> list[str]:
         with self._usable() as connection:
             if not self._is_prepared(connection):
                 return []

@@ -233,6 +233,7 @@ class PostgresPage:
 
     def run_ends(self, limit: int) -> Sequence[Sequence[object]]:
         facts = "val->>'status', (val->>'recovered')::boolean, val->>'started'"
+        facts += ", (val->>'seconds')::float8, (val->>'rows_read')::bigint"
         newest = f"select {facts} from {self._runs} where {MINE} order by id desc limit %(limit)s"
         return self._do(newest, limit=limit).fetchall()
 

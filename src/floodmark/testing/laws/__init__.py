@@ -1,5 +1,7 @@
 """The laws of a mark store as one suite: subclass `MarkStoreLaws`, give its fixtures, and pytest tries your store."""
 
+# ruff: noqa: S101 - assert is how a law speaks
+
 from __future__ import annotations
 
 import threading
@@ -31,11 +33,11 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 
-# ruff: noqa: S101 - assert is how a law speaks
-
-
 class MarkStoreLaws(PruningLaws):
-    """What holds for every store. A fixture that is missing fails every law: nothing is skipped."""
+    """What holds for every store. A fixture that is missing fails every law: nothing is skipped.
+
+    >>> class TestRedisMarkStore(MarkStoreLaws): ...  # with its fixtures `open_store`, `stored_bytes` and `spoil`
+    """
 
     @pytest.fixture
     def open_store(self) -> OpenStore:
