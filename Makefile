@@ -3,10 +3,10 @@ PYTHON ?= python3
 BIN := .venv/bin
 
 .DEFAULT_GOAL := help
-.PHONY: help setup java demo demo-platform docs example-000 example-001 example-002 example-003 test test-fast test-versions test-doors check audit crash cluster faults faults-all mutants bench bench-scale bench-peers dist lock clean
+.PHONY: help setup java demo demo-platform docs example-000 example-001 example-002 example-003 test test-fast test-versions test-doors test-schedulers check audit crash cluster faults faults-all mutants bench bench-scale bench-peers dist lock clean
 
 help: ## list the targets
-	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "  make %-13s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "  make %-15s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 setup: ## make .venv from requirements.lock and fetch the JVM connectors (needs Python 3.10+, Java 17 or 21)
 	@PYTHON="$(PYTHON)" scripts/setup.sh
@@ -47,6 +47,9 @@ test-versions: setup ## import, init and a run on every Python from 3.10 to 3.13
 
 test-doors: setup ## run the originals' own tests and examples through the doors, and count (environments of their own)
 	@$(BIN)/python scripts/doors.py
+
+test-schedulers: setup ## run the files of examples/scheduling in Airflow and Dagster themselves (environments of their own)
+	@$(BIN)/python scripts/schedulers.py
 
 check: setup ## lint, format, types, layers
 	@$(BIN)/ruff check .

@@ -35,13 +35,15 @@ DEEP = "    "
 
 def plain(_app: object, _what: str, _name: str, _object: object, _options: object, lines: list[str]) -> None:
     """Docstrings are plain text with names between backticks: reStructuredText must find no other marks in them."""
-    found: list[str] = []
+    text: list[str] = []
+    in_example = False
     for line in lines:
-        begins_drawing = line.startswith(DEEP) and not (found and found[-1].startswith(DEEP))
-        found += ["", "::", ""] if begins_drawing else []
-        is_text = not line.startswith((">>>", "...", DEEP))
-        found.append(CODE_OR_MARK.sub(_escaped, line) if is_text else line)
-    lines[:] = found
+        in_example = line.startswith(">>>") or (in_example and bool(line.strip()))  # its output ends at an empty line
+        is_drawing = line.startswith(DEEP) and not in_example
+        begins_drawing = is_drawing and not (text and text[-1].startswith(DEEP))
+        text += ["", "::", ""] if begins_drawing else []
+        text.append(line if in_example or is_drawing else CODE_OR_MARK.sub(_escaped, line))
+    lines[:] = text
 
 
 def _escaped(part: re.Match[str]) -> str:

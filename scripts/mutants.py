@@ -62,8 +62,8 @@ PAGED = (
 TESTS: dict[str, tuple[str, ...]] = {
     "step/engine.py": ("tests/step/test_engine.py", "tests/step/test_verbs.py", "tests/step/test_fencing.py", MODEL),
     "step/run.py": (*STEP, MODEL),
-    "step/intents.py": (*STEP, MODEL),
-    "step/looking.py": ("tests/step/test_looking.py", *STEP, MODEL),
+    "step/intents.py": ("tests/step/test_outlook.py", *STEP, MODEL),
+    "step/looking.py": ("tests/step/test_outlook.py", "tests/step/test_looking.py", *STEP, MODEL),
     "step/commit.py": (*STEP, MODEL),
     "stores/lease.py": ("tests/stores/test_lease.py", "tests/stores/test_lease_owner.py"),
     "stores/memory.py": (DURABLE, "tests/stores/test_paged.py::TestMemory"),

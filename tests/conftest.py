@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+from hypothesis import settings
 
 from floodmark.spark.session import spark_session
 from floodmark.testing.servers import Broker, Server, kafka_broker, postgres_server
@@ -51,6 +52,8 @@ def pytest_configure() -> None:
     """
     if MEMORY.is_dir() and shutil.disk_usage(MEMORY).free > ROOM_BYTES and os.access(MEMORY, os.W_OK):
         os.environ.setdefault(TEMPORARY, str(MEMORY))
+    settings.register_profile("any machine", deadline=None)  # a busy one is no reason for a property to fail
+    settings.load_profile("any machine")
 
 
 def pytest_report_header() -> list[str]:

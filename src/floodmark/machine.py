@@ -36,7 +36,13 @@ RECORD_LOCK = "@hhqqi4x"
 
 
 def replace_file(path: Path, text: str) -> None:
-    """Put the text in the place of the file: durable on return, and a crash leaves the old one or the new one."""
+    """Put the text in the place of the file: durable on return, and a crash leaves the old one or the new one.
+
+    >>> from pathlib import Path
+    >>> replace_file(Path(folder) / "marks.json", "{}")
+    >>> (Path(folder) / "marks.json").read_text()
+    '{}'
+    """
     temporary = path.with_name(f"{path.name}.{os.getpid()}.tmp")
     try:
         with temporary.open("w", encoding="utf-8", newline="\n") as file:

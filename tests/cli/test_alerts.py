@@ -165,6 +165,22 @@ def test_a_loop_shows_its_numbers_where_it_is_asked_to(floodmark: Floodmark) -> 
 
 
 @pytest.mark.usefixtures("project")
+def test_a_loop_shows_the_lag_of_the_jobs_that_it_runs(folder: Path, floodmark: Floodmark) -> None:
+    """The source is asked at each scrape: no run has read its only file yet."""
+    (folder / "in").mkdir()
+    (folder / "in" / "one.jsonl").write_text('{"id": 1}\n')
+    port, pages = free_port(), list[str]()
+
+    def scrape() -> None:
+        with urlopen(f"http://127.0.0.1:{port}/metrics") as page:
+            pages.append(page.read().decode())
+
+    job = ScriptedJob("a", [replace(done(), job="a"), REWRITTEN], during=scrape)
+    floodmark("run", "--every", "1ms", "--metrics-addr", f"127.0.0.1:{port}", tools=tools(job))
+    assert 'mark_lag_rows{job="a"} 1.0' in pages[-1]
+
+
+@pytest.mark.usefixtures("project")
 @pytest.mark.parametrize(
     ("options", "words"),
     [

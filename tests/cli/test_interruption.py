@@ -12,6 +12,8 @@ import pytest
 
 from floodmark.stores.sqlite import SqliteMarkStore
 
+pytestmark = pytest.mark.slow
+
 FLOODMARK = [sys.executable, "-m", "floodmark.cli"]
 PROJECT = """\
 jobs:

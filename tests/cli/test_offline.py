@@ -31,6 +31,23 @@ def test_every_command_has_help(floodmark: Floodmark, command: tuple[str, ...]) 
 
 
 @pytest.mark.parametrize(
+    ("command", "usage"),
+    [
+        (("marks", "set"), "floodmark marks set [OPTIONS] [JOB]... VALUE"),
+        (("deadletters", "show"), "floodmark deadletters show [OPTIONS] [NAME] [LETTER]..."),
+        (("init",), "floodmark init [OPTIONS] [DIR]"),
+        (("show",), "floodmark show [OPTIONS] TABLE"),
+    ],
+)
+def test_the_line_of_usage_has_an_argument_as_man_pages_have_it(
+    floodmark: Floodmark, command: tuple[str, ...], usage: str
+) -> None:
+    """In brackets, if it may be left out; how large a number may be is said where one is refused."""
+    said = floodmark(*command, "--help").out
+    assert (f"Usage: {usage} " in said, "x>=" in said) == (True, False)
+
+
+@pytest.mark.parametrize(
     ("arguments", "error"),
     [
         (("rum",), "Error: No such command 'rum'. Did you mean 'run'?"),

@@ -5,9 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+import typer
 
 import floodmark as fm
-from floodmark.cli.plan import restated_text, span_text
+from floodmark.cli.invocation import Invocation, LogSettings
+from floodmark.cli.plan import JobPlan, print_plans, restated_text, span_text
+from floodmark.errors import ConfigError, SinkGone
 from floodmark.hwm import Json
 from floodmark.hwm.mark import mark_text
 from floodmark.jobs.job import Plan
@@ -98,3 +101,36 @@ def test_what_would_be_read_is_said_in_the_words_of_its_source(
 def test_a_mark_of_files_is_how_many_and_which(mark: Json, text: str) -> None:
     """In `marks show`, where whole paths would fill the line."""
     assert mark_text(mark) == text
+
+
+@pytest.mark.parametrize(
+    ("errors", "code"),
+    [
+        ([ConfigError("no such column.", hint="-"), OSError("disk")], 2),
+        ([OSError("disk"), SinkGone("b", sink="lake", number=3, target="lake/b"), ConfigError("-", hint="-")], 5),
+        ([OSError("disk"), OSError("disk")], 1),
+    ],
+)
+def test_the_gravest_of_several_failures_is_the_exit_code(
+    capsys: pytest.CaptureFixture[str], errors: list[Exception], code: int
+) -> None:
+    """A decision that is needed, then a mistake in the project, then what failed; each job is named."""
+    planned = [JobPlan(Plan(f"job_{place}", None, None), error) for place, error in enumerate(errors)]
+    with pytest.raises(typer.Exit) as ended:
+        print_plans(planned, Invocation(), as_json=False)
+    said = [line for line in capsys.readouterr().err.splitlines() if line.startswith("Error: ")]
+    assert (ended.value.exit_code, [line.split("'")[1] for line in said]) == (code, [each.plan.job for each in planned])
+
+
+@pytest.mark.parametrize(("level", "shown"), [("debug", True), ("info", False)])
+def test_where_the_failure_of_a_plan_comes_from_is_shown_at_debug(
+    capsys: pytest.CaptureFixture[str], level: str, shown: bool
+) -> None:
+    """As of a command that fails as a whole."""
+    try:
+        raise ValueError("no number")
+    except ValueError as error:
+        planned = JobPlan(Plan("orders", None, None), error)
+    with pytest.raises(typer.Exit):
+        print_plans([planned], Invocation(logs=LogSettings(level)), as_json=True)
+    assert ('raise ValueError("no number")' in capsys.readouterr().err) is shown

@@ -12,6 +12,8 @@ from pathlib import Path
 
 import pytest
 
+pytestmark = pytest.mark.slow
+
 FLOODMARK = [sys.executable, "-m", "floodmark.cli"]
 HEAVY = {"pyspark", "pandas", "pyarrow", "numpy", "confluent_kafka", "psycopg", "deltalake", "sqlalchemy", "httpx"}
 IDLE = "jobs:\n  - {name: orders, source: {type: files, path: in}, sinks: [{type: files, path: out}], every: 50ms}\n"

@@ -3,16 +3,31 @@
 from __future__ import annotations
 
 import io
+import json
+import sqlite3
 import time
 from typing import TYPE_CHECKING
 
+import pytest
+
+from floodmark import stores
+from floodmark.cli.invocation import LazySession, Tools
 from floodmark.cli.output import painted
 from floodmark.cli.progress import LONG_SECONDS, Progress, said_in_lines
+from floodmark.errors import ConfigError
+from floodmark.hwm import ColumnIntHWM
 from floodmark.phases import Phase, heard_by, phase
 from floodmark.spark.status import WorkInSpark
+from floodmark.stores.lease import hold
+from floodmark.stores.record import JobRecord
 
 if TYPE_CHECKING:
-    import pytest
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from pyspark.sql import SparkSession
+
+    from tests.cli.conftest import CommandResult
 
 
 class Terminal(io.StringIO):
@@ -99,3 +114,58 @@ def test_log_lines_go_where_stderr_is_at_that_moment(monkeypatch: pytest.MonkeyP
     monkeypatch.setattr("sys.stderr", instead)
     get_logger("test").info("a line")
     assert "a line" in instead.getvalue()
+
+
+PROJECT = """\
+jobs:
+  - name: orders
+    source: {type: sqlite, path: shop.db, table: o, cursor: seq}
+    sinks: [{type: delta, name: lake, table: main.shop.orders, mode: merge, key: [id]}]
+"""
+WORKFLOW = {"name": "nightly", "tasks": [{"task_key": "orders"}]}
+
+
+def slow_start() -> SparkSession:
+    """Spark takes its time, and then there is none."""
+    with phase("starting Spark"):
+        time.sleep(LONG_SECONDS + 0.3)
+        raise ConfigError("there is no Spark here.", hint="-")
+
+
+@pytest.fixture
+def shop(folder: Path) -> Path:
+    """A job that has read one of two rows."""
+    (folder / "floodmark.yaml").write_text(PROJECT)
+    (folder / "nightly.json").write_text(json.dumps(WORKFLOW))
+    with sqlite3.connect(folder / "shop.db") as connection:
+        connection.execute("create table o (id integer not null, seq integer primary key)")
+        connection.executemany("insert into o values (?, ?)", [(1, 1), (2, 2)])
+    connection.close()
+    store = stores.open("sqlite:///state/marks.db", folder=folder)
+    with hold(store, "orders") as held:
+        mark = ColumnIntHWM("sqlite", 1)
+        store.commit(JobRecord("orders", 1, {"sqlite": mark}, {}), expected=0, lease=held.lease)
+    store.close()
+    return folder
+
+
+@pytest.mark.usefixtures("shop")
+@pytest.mark.parametrize(
+    "command",
+    [
+        ("run",),
+        ("plan",),
+        ("backfill", "orders", "--from", "1", "--to", "2"),
+        ("reconcile", "orders"),
+        ("optimize",),
+        ("quarantine", "replay", "orders", "--yes"),
+        ("workflow", "run", "nightly.json"),
+    ],
+)
+def test_whatever_starts_spark_says_so_and_beside_a_document_nothing(
+    floodmark: Callable[..., CommandResult], command: tuple[str, ...]
+) -> None:
+    """In a line, where there is no terminal."""
+    tools = Tools(session=lambda _settings: LazySession(slow_start))
+    assert "starting Spark …" in floodmark(*command, tools=tools).err
+    assert "starting Spark …" not in floodmark(*command, "--json", tools=tools).err

@@ -50,6 +50,22 @@ def lake(folder: Path) -> list[tuple[int, str]]:
     return sorted((row["id"], row["v"]) for row in rows)
 
 
+def test_a_backfill_and_a_repair_are_told_to_openlineage(
+    command: Command, shop: sqlite3.Connection, folder: Path
+) -> None:
+    """As runs are: each batch has a beginning and an end; a comparison that repairs nothing has none."""
+    (folder / "floodmark.yaml").write_text(f"openlineage: {{file: events.jsonl}}\n{PROJECT}")
+    command("run")
+    command("backfill", "orders", "--from", "1", "--to", "3")
+    shop.execute("update o set v = 'silent' where id = 4")
+    command("reconcile", "orders")
+    assert command("reconcile", "orders", "--repair").code == 0
+    events = [json.loads(line) for line in (folder / "events.jsonl").read_text().splitlines()]
+    assert [event["eventType"] for event in events] == ["START", "COMPLETE"] * 3
+    rows = [event["outputs"][0]["outputFacets"]["outputStatistics"]["rowCount"] for event in events[1::2]]
+    assert rows == [6, 2, 1]
+
+
 @pytest.mark.crash
 def test_a_job_is_checked_run_backfilled_compared_and_repaired(
     command: Command, shop: sqlite3.Connection, folder: Path

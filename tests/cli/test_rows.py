@@ -88,9 +88,9 @@ def test_a_query_joins_tables_of_the_project(looking: Floodmark) -> None:
     [
         (("show", "ordrs"), "Error: no table 'ordrs'."),
         (("show", "shout"), "Error: shout goes to a console sink, which keeps no table."),
-        (("show", "orders", "--at", "9"), "has no version 9"),
+        (("show", "orders", "--at", "9"), "has no version 9; the newest is 1."),
         (("show", "orders.out", "--at", "1"), "Error: --at is a version of a Delta table."),
-        (("show", "orders", "--where", "nope = 1"), "No field named nope"),
+        (("show", "orders", "--where", "nope = 1"), "Error: there is no column 'nope'."),
         (("show", "orders", "--where", "true; drop table x"), "Error: the SQL is wrong"),
         (("query", "drop table orders"), "Error: the SQL has to be one SELECT."),
         (("query", "select 1 from nope"), "Error: no table 'nope'."),
@@ -102,6 +102,12 @@ def test_what_cannot_be_shown_is_said_in_two_lines(looking: Floodmark, words: tu
     assert answer.code == 2
     assert said in answer.err.splitlines()[0]
     assert answer.err.splitlines()[1].startswith("Try: ")
+
+
+def test_of_a_column_that_is_not_there_the_nearest_one_is_named_or_those_that_are(looking: Floodmark) -> None:
+    """As lint says it of a job."""
+    assert looking("query", "select l.peces from lines l").err.splitlines()[1] == "Try: did you mean pieces?"
+    assert looking("query", "select xyz from lines").err.splitlines()[1] == "Try: one of order_id, pieces"
 
 
 @pytest.mark.spark

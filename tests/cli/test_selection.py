@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
+import subprocess
+import sys
 from collections.abc import Callable
 from datetime import datetime, timezone
 from pathlib import Path
@@ -118,6 +121,18 @@ def test_the_shell_is_told_names_and_tags_without_reading_yaml(shop: Path) -> No
     assert words == ["first", "d_one", "e_two", "a_report", "b_mart", "c_orders", "tag:nightly", "tag:core"]
 
 
+def test_the_shell_is_answered_without_what_a_run_would_load(shop: Path) -> None:
+    """It asks at every key; numbers and paths of a line that is not run need nobody who understands them."""
+    typed = {
+        "_FLOODMARK_COMPLETE": "complete_bash",
+        "COMP_WORDS": "floodmark quarantine show --limit x a",
+        "COMP_CWORD": "5",
+    }
+    command = [sys.executable, "-X", "importtime", "-m", "floodmark"]
+    answer = subprocess.run(command, cwd=shop, env={**os.environ, **typed}, capture_output=True, text=True, check=True)
+    assert (answer.stdout.split(), "pydantic" in answer.stderr) == (["a_report"], False)
+
+
 def test_the_shell_is_told_nothing_where_there_is_no_project(folder: Path) -> None:
     """It completes file names then, as always."""
     assert job_words(folder) == []
@@ -171,3 +186,100 @@ def test_optimize_takes_tables_and_the_words_for_jobs(folder: Path, words: tuple
     listed = f"[{job.format('a', 'y')}, {job.format('b', 'x')}]"
     (folder / "floodmark.yaml").write_text(f"store: memory\njobs: {listed}\n")
     assert [each.name for each in select_tables(Invocation(), words)] == tables
+
+
+def test_optimize_leaves_out_the_tables_that_exclude_means(floodmark: Floodmark, folder: Path) -> None:
+    """By a table's name, or by the words for jobs; leaving all out is a mistake."""
+    job = "{{name: job_{0}, tags: [{1}], source: {{type: files, path: in}}, sinks: [{{type: delta, path: lake/{0}}}]}}"
+    listed = f"[{job.format('a', 'y')}, {job.format('b', 'x')}]"
+    (folder / "floodmark.yaml").write_text(f"store: memory\njobs: {listed}\n")
+    assert [each.name for each in select_tables(Invocation(), (), ("a",))] == ["b"]
+    assert [each.name for each in select_tables(Invocation(), ("job_*",), ("tag:x",))] == ["a"]
+    said = floodmark("optimize", "tag:x", "--exclude", "b", tools=tools())
+    assert (said.code, said.err.splitlines()[0]) == (2, "Error: --exclude leaves no table.")
+
+
+@pytest.mark.usefixtures("shop")
+@pytest.mark.parametrize(
+    "command",
+    [
+        ("quarantine", "show"),
+        ("quarantine", "replay", "--dry-run"),
+        ("quarantine", "discard", "--dry-run"),
+        ("marks", "history"),
+        ("marks", "reset", "--dry-run"),
+        ("marks", "accept", "--dry-run"),
+        ("backfill", "--from", "1", "--to", "2"),
+        ("reconcile",),
+        ("quarantine", "settle", "--keep", "true"),
+        ("events", "prune", "--yes"),
+        ("events", "prune", "--before", "5", "--yes"),
+    ],
+)
+@pytest.mark.parametrize(
+    "words", [("tag:none",), ("--select", "tag:none"), ("b_mart", "c_*", "--exclude", "tag:none")], ids=str
+)
+def test_commands_about_jobs_that_are_named_know_the_words_too(
+    floodmark: Floodmark, command: tuple[str, ...], words: tuple[str, ...]
+) -> None:
+    """As arguments and by --select; --exclude means the same."""
+    said = floodmark(*command, *words, tools=tools())
+    assert (said.code, said.err.splitlines()[0]) == (2, "Error: no job 'tag:none'.")
+
+
+@pytest.mark.usefixtures("shop")
+def test_what_is_done_to_several_jobs_is_said_of_each(floodmark: Floodmark) -> None:
+    """In the order in which they run, as `run` takes them."""
+    assert floodmark("quarantine", "show", "tag:core", tools=tools()).out.splitlines() == [
+        "c_orders: no open row",
+        "b_mart: no open row",
+    ]
+    assert floodmark("marks", "reset", "+b_mart", "--dry-run", tools=tools()).out.splitlines() == [
+        "c_orders: mark none",
+        "would forget the mark of 'c_orders' and deliver everything again",
+        "b_mart: mark none",
+        "would forget the mark of 'b_mart' and deliver everything again",
+    ]
+
+
+@pytest.mark.usefixtures("shop")
+@pytest.mark.parametrize(
+    "command",
+    [
+        ("marks", "set", "--select", "tag:core", "5"),
+        ("marks", "set", "tag:core", "5"),
+        ("backfill", "tag:core", "--from", "1", "--to", "2"),
+        ("reconcile", "-s", "tag:core"),
+        ("quarantine", "settle", "tag:core", "--keep", "true"),
+    ],
+)
+def test_what_is_about_one_job_refuses_several_by_name(floodmark: Floodmark, command: tuple[str, ...]) -> None:
+    """One mark, one range, one decision; the message says which jobs the words mean."""
+    said = floodmark(*command, tools=tools())
+    assert (said.code, said.err.splitlines()) == (
+        2,
+        [
+            "Error: 2 jobs are named, and this is about one: c_orders, b_mart.",
+            "Try: name one job, or `--select` it",
+        ],
+    )
+
+
+@pytest.mark.usefixtures("shop")
+@pytest.mark.parametrize("command", [("quarantine", "discard"), ("quarantine", "replay"), ("marks", "reset")])
+def test_what_changes_rows_or_marks_is_never_done_to_all_for_want_of_a_name(
+    floodmark: Floodmark, command: tuple[str, ...]
+) -> None:
+    """A forgotten word is no selection."""
+    said = floodmark(*command, "--yes", tools=tools())
+    assert (said.code, said.err.splitlines()[0]) == (2, "Error: no job is named, and this is not done to all of them.")
+
+
+@pytest.mark.usefixtures("shop")
+@pytest.mark.parametrize(
+    "words", [("b_mart", "5"), ("--select", "b_mart", "5"), ("tag:nightly", "5", "--exclude", "a_*")], ids=str
+)
+def test_a_mark_is_set_by_select_as_by_its_name(floodmark: Floodmark, words: tuple[str, ...]) -> None:
+    """The value is the last argument."""
+    said = floodmark("marks", "set", *words, "--dry-run", tools=tools())
+    assert said.out.splitlines()[-1] == "would set the mark of 'b_mart' to 5"

@@ -4,8 +4,12 @@ from __future__ import annotations
 
 import re
 
+import pytest
+
 from tests.docs.pages import CODE, ROOT, sections
 from tests.test_layers import FREE, PACKAGE, imported_layers, layer_of, modules, package_of
+
+pytestmark = pytest.mark.slow
 
 PAGE = ROOT / "docs" / "architecture.md"
 Edges = frozenset[tuple[str, str]]

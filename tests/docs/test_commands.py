@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from floodmark.cli.app import GLOBAL_OPTIONS, load_command, options_first
+from floodmark.project.python_jobs import SINKS, SOURCES
 from tests.docs.pages import PAGES, ROOT, Block, blocks
 
 CALL = re.compile(r"^(?:\$ )?(?:[A-Z_]+=\S+ )*(?P<call>floodmark .+?)(?:\s+#.*)?$", re.MULTILINE)
@@ -69,6 +70,38 @@ def test_every_test_that_a_page_names_is_there() -> None:
     known |= {path.stem for path in (ROOT / "tests").rglob("test_*.py")}
     named = {found["name"] for page in PAGES for found in TEST.finditer(page.read_text(encoding="utf-8"))}
     assert named - known == set()
+
+
+PROVED = (
+    "shown by", "what it never loses", "what stops it (exit 5, with a choice)",
+    "how a repeat changes nothing", "killed inside a write", "an old run that wakes up",
+)  # fmt: skip
+"""Columns of the guarantees that say what happens: a cell names the tests that show it, or what has the same."""
+
+
+def guarantees() -> list[tuple[str, str, str]]:
+    """(row, column, cell) of those columns, without the cells in which nothing is said."""
+    text = (ROOT / "docs" / "guarantees.md").read_text(encoding="utf-8")
+    tables = [table.splitlines() for table in re.findall(r"(?:^\|.*\n)+", text, flags=re.MULTILINE)]
+    named = [dict(zip(cells(head), cells(row), strict=True)) for head, _, *rows in tables for row in rows]
+    return [(next(iter(row.values())), column, row[column]) for row in named for column in PROVED if row.get(column)]
+
+
+def cells(row: str) -> list[str]:
+    return [cell.strip() for cell in row.strip().strip("|").split("|")]
+
+
+@pytest.mark.parametrize(("row", "column", "cell"), guarantees())
+def test_a_guarantee_names_the_tests_that_show_it(row: str, column: str, cell: str) -> None:
+    """Cell by cell, since each is a promise of its own."""
+    assert TEST.search(cell) or cell == "the same", f"{row}, {column}"
+
+
+def test_every_source_and_sink_of_a_project_has_its_row_of_guarantees() -> None:
+    """But a fact, which reads Delta tables."""
+    rows = ", ".join(row for row, _, _ in guarantees()).lower()
+    kinds = {kind for _, kind in [*SOURCES.values(), *SINKS.values()]}
+    assert {kind for kind in kinds if kind not in rows} == {"fact"}
 
 
 @pytest.mark.parametrize("block", [b for page in PAGES for b in blocks(page, "py")], ids=str)

@@ -122,3 +122,10 @@ def test_every_mark_kind_of_the_library_is_in_the_table() -> None:
 
     kinds_there = {cls.__name__ for cls in vars(hwm).values() if isinstance(cls, type) and "kind" in vars(cls)}
     assert set(first_cells(sections(ROOT / "docs" / "marks.md")["Kinds"])) == kinds_there
+
+
+def test_the_versions_of_schedulers_on_the_page_are_those_that_the_script_tries() -> None:
+    """`scripts/schedulers.py` runs the files in them."""
+    pinned = re.findall(r"(airflow|dagster)==([\d.]+)", (ROOT / "scripts" / "schedulers.py").read_text())
+    named = re.findall(r"with (Airflow|Dagster) ([\d.]+),", (ROOT / "docs" / "scheduling.md").read_text())
+    assert [(name.lower(), version) for name, version in named] == pinned

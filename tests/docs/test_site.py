@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from docs.conf import plain
 from scripts.docs import API, LINK, ROOT, broken_links, contents, for_the_site
 from tests.docs.pages import PAGES
 
@@ -46,6 +47,14 @@ def test_a_page_of_the_tree_becomes_one_of_the_site(tmp_path: Path) -> None:
         "|---|---|",
         "| `a` | `b`, `c` |",
     ]
+
+
+def test_the_output_of_an_example_stands_in_the_api_as_it_is_printed() -> None:
+    """Marks of the markup are escaped in the words around it only."""
+    lines = ["A *mark* of `a_b`.", "", ">>> job.run().status", "'nothing_new'", "", "Its row_count."]
+    plain(None, "", "", None, None, lines)
+    expected = ["A \\*mark\\* of `a_b`.", "", ">>> job.run().status", "'nothing_new'", "", "Its row\\_count."]
+    assert lines == expected
 
 
 @pytest.mark.parametrize(

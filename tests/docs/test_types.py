@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
 from mypy import api
 
 from tests.docs.pages import ROOT, blocks
+
+pytestmark = pytest.mark.slow
 
 MORE = """
 import floodmark as fm

@@ -83,7 +83,7 @@ def test_the_kubernetes_file_calls_what_exists_as_a_user_that_is_not_root() -> N
 
 @pytest.mark.parametrize("name", ["airflow_dag.py", "dagster_definitions.py"])
 def test_the_python_of_a_scheduler_compiles_and_calls_what_exists(name: str) -> None:
-    """Its own package is not asked for here: both were loaded once in environments of their own."""
+    """Its own package is not asked for here: `make test-schedulers` runs both in environments of their own."""
     tree = ast.parse((FOLDER / name).read_text())
     words = {node.value for node in ast.walk(tree) if isinstance(node, ast.Constant) and isinstance(node.value, str)}
     assert {"run", "--select"} <= words

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import json
+import logging
 import threading
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timezone
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 
 import pytest
 
-from floodmark.health.alerts import Alert, AlertFile, Severity, Subscription, Webhook, judge, send, summary
+from floodmark.health.alerts import Alert, AlertFile, AlertLog, Severity, Subscription, Webhook, judge, send, summary
 from floodmark.health.report import Finding, Report, Status
 
 NOON = datetime(2026, 11, 15, 12, tzinfo=timezone.utc)
@@ -33,6 +34,22 @@ class Pager:
         if self.fails:
             raise ConnectionError("no answer")
         self.alerts.append(alert)
+
+
+def test_an_alert_in_the_log_is_a_warning_with_all_its_parts(caplog: pytest.LogCaptureFixture) -> None:
+    """Its id stays the same as long as the trouble lasts: whoever reads logs finds the end to a beginning."""
+    over = replace(OPEN, status="resolved", message="it is well again")
+    with caplog.at_level(logging.INFO):
+        failures = send([OPEN, over], [Subscription(AlertLog())])
+    assert failures == []
+    assert [(record.name, record.levelname, record.getMessage()) for record in caplog.records] == [
+        ("floodmark.health.alerts", "WARNING", "alert id=stale:orders severity=warning status=open message=STALE"),
+        (
+            "floodmark.health.alerts",
+            "WARNING",
+            'alert id=stale:orders severity=warning status=resolved message="it is well again"',
+        ),
+    ]
 
 
 def report(status: Status) -> Report:
@@ -102,7 +119,7 @@ def test_the_summary_goes_to_channels_that_name_it() -> None:
     notice, unasked, asked = summary(report("WARNING")), Pager(), Pager()
     send([notice], [Subscription(unasked), Subscription(asked, ("summary",), "critical")])
     assert (unasked.alerts, asked.alerts) == ([], [notice])
-    assert (notice.status, notice.message) == ("note", "WARNING, 1 findings; orders data_freshness WARNING: STALE")
+    assert (notice.status, notice.message) == ("note", "WARNING, 1 finding; orders data_freshness WARNING: STALE")
 
 
 def test_a_channel_that_fails_does_not_keep_the_others_from_hearing() -> None:

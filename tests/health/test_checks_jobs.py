@@ -10,7 +10,7 @@ import pytest
 
 from floodmark.errors import SinkBehind
 from floodmark.health.checks import JobFacts, examine, performance, processing_offset, quality, rows_agree
-from floodmark.health.report import JobWatch, SinkUnseen, Watch
+from floodmark.health.report import Finding, JobWatch, Report, SinkUnseen, Watch
 from floodmark.hwm import ColumnIntHWM, Json
 from floodmark.mill.pending import StreamMemory
 from floodmark.stores.extras import RecordExtras
@@ -213,3 +213,15 @@ def test_a_sink_that_gave_no_answer_is_unknown_with_the_reason() -> None:
     [found] = [each for each in findings if each.check == "record_counts"]
     assert (found.status, found.subject) == ("UNKNOWN", "job orders, sink lake")
     assert "connection refused" in found.message
+
+
+def lost(job: str, advice: str) -> Finding:
+    return Finding("processing_offsets", job, "WARNING", "it has never run", {}, "lag", advice)
+
+
+def test_advice_that_is_the_same_for_many_subjects_stands_there_once() -> None:
+    """Hundreds of jobs may have one trouble; the document for programs has every line."""
+    found = [lost(f"job{number}", f"job{number}: `floodmark run --select job{number}`") for number in range(5)]
+    report = Report(NOON, (*found, lost("orders", "orders: is its loop alive?")))
+    assert report.advice() == ["5 (job0, job1, job2, …): `floodmark run --select NAME`", "orders: is its loop alive?"]
+    assert len(report.recommendations()) == 6

@@ -4,12 +4,18 @@ from __future__ import annotations
 
 from dataclasses import replace
 from datetime import datetime, timedelta, timezone
+from pathlib import Path
 
-from floodmark.health.metrics import LoopMetrics, Sample, count_retries, exposition, metrics
+import pyarrow as pa
+from deltalake import write_deltalake
+from prometheus_client import generate_latest
+
+from floodmark.health.metrics import LoopMetrics, Sample, StoredNumbers, count_retries, exposition, metrics
 from floodmark.health.report import JobWatch, TableWatch, Watch
 from floodmark.stores.lease import hold
 from floodmark.stores.memory import MemoryMarkStore
 from floodmark.stores.record import UPKEEP, JobRecord, Receipt, RuleOutcome
+from floodmark.testing import FailingStore
 
 NOON = datetime(2026, 11, 15, 12, tzinfo=timezone.utc)
 
@@ -147,3 +153,53 @@ def test_a_retry_is_a_run_after_a_failed_one_or_one_that_finishes_its_batch() ->
     assert count_retries([done, failed, failed, done]) == 2
     assert count_retries([replace(done, recovered=True), failed]) == 1
     assert count_retries([]) == 0
+
+
+def bronze(folder: Path) -> TableWatch:
+    """A table with one file."""
+    write_deltalake(folder / "bronze", pa.table({"id": [1]}))
+    return TableWatch("bronze", str(folder / "bronze"))
+
+
+def beside(watch: Watch, opened: MemoryMarkStore) -> LoopMetrics:
+    """A loop of the job orders, which fills all tables; two minutes ago it committed, and 12 rows wait."""
+    return LoopMetrics(StoredNumbers(watch, opened, {"orders": watch.tables}, lambda: {"orders": 12}, lambda: NOON))
+
+
+def test_a_loop_shows_how_far_marks_are_behind_and_what_tables_are_made_of(tmp_path: Path) -> None:
+    """As `health --metrics` and `serve` do, in the same families."""
+    opened = store()
+    opened.add_run(Receipt(UPKEEP, "o1", "done", NOON, durations={"bronze": 9.0}))
+    loop = beside(Watch((bronze(tmp_path),), (JobWatch("orders"),)), opened)
+    assert (value(loop, "mark_lag_seconds"), value(loop, "mark_lag_rows")) == (120.0, 12)
+    of_table = {"table": "bronze"}
+    assert loop.registry.get_sample_value("table_files", of_table) == 1
+    assert loop.registry.get_sample_value("table_bytes", of_table) == file_bytes(tmp_path / "bronze")
+    assert loop.registry.get_sample_value("data_age_hours", of_table) is not None
+    assert loop.registry.get_sample_value("optimize_duration_seconds", of_table) == 9.0
+
+
+def file_bytes(table: Path) -> int:
+    """What its only file has."""
+    (file,) = table.glob("*.parquet")
+    return file.stat().st_size
+
+
+def test_the_numbers_of_a_table_move_only_after_the_commit(tmp_path: Path) -> None:
+    """Its sink has the rows of a batch before the mark has moved; a batch that fails there changes no number."""
+    table = bronze(tmp_path)
+    loop = beside(Watch((table,), (JobWatch("orders"),)), store())
+    write_deltalake(table.where, pa.table({"id": [2]}), mode="append")
+    loop.count(Receipt("orders", "r", "failed", NOON))
+    assert loop.registry.get_sample_value("table_files", {"table": "bronze"}) == 1
+    loop.count(Receipt("orders", "r", "done", NOON))
+    assert loop.registry.get_sample_value("table_files", {"table": "bronze"}) == 2
+
+
+def test_a_store_that_is_lost_hides_no_number_of_the_loop() -> None:
+    """What nobody can look at is absent."""
+    lost = FailingStore(MemoryMarkStore(), {"read": 1})
+    loop = LoopMetrics(StoredNumbers(Watch(jobs=(JobWatch("orders"),)), lost, {}))
+    loop.count(Receipt("orders", "r", "done", NOON, rows_read=3))
+    assert b"mark_lag_seconds{" not in generate_latest(loop.registry)
+    assert value(loop, "pipeline_records_processed_total") == 3

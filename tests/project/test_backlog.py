@@ -12,6 +12,7 @@ import pytest
 
 import floodmark as fm
 from floodmark.errors import SinkBehind
+from floodmark.health.alerts import judge
 from floodmark.health.report import SinkUnseen
 from floodmark.patience import answers_in_time
 from floodmark.project.backlog import sinks_behind
@@ -61,6 +62,18 @@ def test_a_sink_that_does_not_answer_in_time_is_unseen_with_that_reason(
     assert topic == SinkUnseen("orders", "topic", "no answer within 1 s")
     assert isinstance(table, SinkBehind)
     assert (table.sink, table.confirmed) == ("lake", 2)
+
+
+def test_a_table_that_only_spark_finds_is_unknown_and_alerts_nobody(store: MemoryMarkStore, tmp_path: Path) -> None:
+    """A run asks it before each batch, and fails if batches are lost; an alert that nobody can end helps nobody."""
+    table = {"type": "delta", "table": "main.shop.lake", "name": "lake"}
+    job = {"name": "orders", "source": {"type": "files", "path": "in"}, "sinks": [table]}
+    project = Project.model_validate({"jobs": [job]})
+    report, memory = examine_project(project, Site(tmp_path), store, datetime.now(timezone.utc))
+    [found] = [each for each in report.findings if each.subject == "job orders, sink lake"]
+    assert (found.status, report.overall) == ("UNKNOWN", "WARNING")
+    assert "it can only be looked at with a Spark session" in found.message
+    assert [alert.id for alert in judge(report, memory.alerts)[0]] == ["lag:orders"]  # of a record without a time
 
 
 def test_health_does_not_wait_for_a_broker_that_is_down(

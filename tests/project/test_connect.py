@@ -376,7 +376,8 @@ WHOLE = {**yaml.safe_load(SEED.read_text()), **yaml.safe_load(OUTPUTS)}
 WRONG = (None, "", "x", 5, -1.5, True, [], {}, [1], [[]], {"a": {}}, "${! this.x }")
 
 
-@settings(max_examples=300, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@pytest.mark.slow
+@settings(max_examples=300, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(place=st.sampled_from(sorted(places(WHOLE), key=str)), wrong=st.sampled_from(WRONG))
 def test_whatever_stands_anywhere_is_translated_or_refused(
     place: tuple[str | int, ...], wrong: object, tmp_path: Path

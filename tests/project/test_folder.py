@@ -14,6 +14,7 @@ from floodmark.project.kinds import Site
 from floodmark.project.lint import lint
 from floodmark.project.loading import load
 from floodmark.project.models import Project
+from floodmark.project.python_jobs import with_python_jobs
 
 ORDERS = "source: {type: files, path: in}\nsinks: [{type: delta, path: lake/orders}]\n"
 TWO_JOBS = """\
@@ -153,3 +154,58 @@ def test_what_is_said_of_many_jobs_is_shown_once(tmp_path: Path) -> None:
 def test_an_empty_include_takes_in_no_file(tmp_path: Path) -> None:
     """For folders called jobs that hold something else."""
     assert names(project(tmp_path, {"floodmark.yaml": "include: []\n", "jobs/other.yaml": "resources: {}\n"})) == []
+
+
+def errors_of(folder: Path, files: Mapping[str, str]) -> list[tuple[str, str, str | None]]:
+    report = lint(document(folder, files))
+    return [(each.where, each.rule, each.job) for each in report.findings if each.severity == "error"]
+
+
+def test_two_jobs_of_one_name_hide_no_other_mistake(tmp_path: Path) -> None:
+    """Each at its own line; the second job is looked into as well, under its own name."""
+    one = "- name: a\n  source: {type: files, path: in, schema: id lnog}\n  sinks: [{type: delta, path: lake/a}]\n"
+    two = "- name: a\n  source: {type: files, path: in}\n  sinks:\n    - {type: delta, path: lake/b, mode: merge}\n"
+    assert errors_of(tmp_path, {"jobs/a.yaml": one, "jobs/b.yaml": two}) == [
+        ("jobs/b.yaml:1", "FM100", None),
+        ("jobs/a.yaml:2", "FM107", "a"),
+        ("jobs/b.yaml:4", "FM201", "a"),
+    ]
+
+
+def test_a_file_that_cannot_be_read_hides_no_other_mistake(tmp_path: Path) -> None:
+    """No YAML, no SQL file, no such field, no such variable, no pattern that matches: all are told at once."""
+    files = {
+        "floodmark.yaml": "include:\n  - jobs/*.yaml\n  - none/*.yaml\nstroe: memory\n",
+        "jobs/a.yaml": "a: [1\n",
+        "jobs/b.yaml": ORDERS + "transform: {file: no.sql}\n",
+        "jobs/c.yaml": ORDERS.replace("path: in", "pth: '${NOWHERE}'"),
+        "jobs/d.yaml": ORDERS.replace("lake/orders", "'${NOWHERE}/orders'"),
+        "jobs/e.yaml": ORDERS + "transform: {sql: selec}\n",
+    }
+    assert errors_of(tmp_path, files) == [
+        ("floodmark.yaml:3", "FM100", None),
+        ("jobs/a.yaml:2", "FM100", None),
+        ("jobs/b.yaml:3", "FM100", None),
+        ("floodmark.yaml:4", "FM100", None),
+        ("jobs/c.yaml:1", "FM100", None),
+        ("jobs/c.yaml:1", "FM100", None),
+        ("jobs/d.yaml:2", "FM100", None),
+        ("jobs/e.yaml:3", "FM104", "e"),
+    ]
+
+
+def test_a_job_of_python_with_the_name_of_another_hides_no_other_mistake(tmp_path: Path) -> None:
+    """The jobs of the files are looked into all the same."""
+    (tmp_path / "twice_named.py").write_text(
+        "import floodmark as fm\njob = fm.Job('e', source=fm.sources.Files('in'), sinks=[fm.sinks.Delta('lake/f')])\n"
+    )
+    files = {
+        "floodmark.yaml": "jobs: {python: 'twice_named:job'}\n",
+        "jobs/e.yaml": ORDERS + "transform: {sql: selec}\n",
+    }
+    given = document(tmp_path, files)
+    report = lint(given, lambda project: with_python_jobs(project, Site(tmp_path), lambda: tmp_path))
+    assert [(each.where, each.rule) for each in report.findings if each.severity == "error"] == [
+        ("floodmark.yaml", "FM100"),
+        ("jobs/e.yaml:3", "FM104"),
+    ]

@@ -112,6 +112,32 @@ def test_a_value_that_does_not_fit_is_told_with_its_line(
     assert (field, f"floodmark.yaml:{line}") in [(error.field, error.where) for error in wrong]
 
 
+@pytest.mark.parametrize(
+    ("old", "new", "line", "hint"),
+    [
+        ("path: lake/orders}", "path: lake/orders, mode: marge}", 6, "did you mean merge?"),
+        ("path: lake/orders}", "path: lake/orders, on_conflict: quarantin}", 6, "did you mean quarantine?"),
+        ("path: in}", "path: in, format: JSONL}", 4, "did you mean jsonl?"),
+        ("  - name: orders", "  - name: orders\n    on_schema_change: evolv", 4, "did you mean evolve?"),
+        ("jobs:", "alerts: [{to: log, min_severity: criticl}]\njobs:", 2, "did you mean critical?"),
+        ("jobs:", "alerts: [{to: log, on: [lag, stael]}]\njobs:", 2, "did you mean stale?"),
+        ("path: lake/orders}", "path: lake/orders, mode: '${M:marge}'}", 6, "fix that line; floodmark schema shows"),
+        ("{type: files, path: in}", "{type: kafka, bootstrap: h, topic: t, value: txt}", 4, "did you mean text?"),
+        (
+            "{type: files, path: in}",
+            "{type: kafka, bootstrap: h, topic: t, value: {format: jsn, schema: id long}}",
+            4,
+            "did you mean json?",
+        ),
+    ],
+)
+def test_a_word_of_a_few_is_compared_with_them(tmp_path: Path, old: str, new: str, line: int, hint: str) -> None:
+    """One mistake is told, at its line; what a variable holds is compared with nothing that is shown."""
+    [wrong] = examine(document(tmp_path, JOB.replace(old, new)))[1]
+    assert isinstance(wrong, FieldInvalid)
+    assert (wrong.where, wrong.hint[: len(hint)]) == (f"floodmark.yaml:{line}", hint)
+
+
 def test_an_unknown_type_lists_the_known_ones(tmp_path: Path) -> None:
     """The user sees what there is."""
     with pytest.raises(UnknownKind) as refused:

@@ -24,9 +24,11 @@ from floodmark.step.checks import Judgement
 from floodmark.step.commit import BatchCommit, JoinedCommit
 from floodmark.step.engine import Clock, OpenBatch
 from floodmark.step.looking import Ledgers, ledgers_of, read_ledgers, require_agreement, sinks_behind
+from floodmark.step.run import accept_sinks
 from floodmark.step.spool import RowCounts
 from floodmark.step.work import Work
 from floodmark.stores.extras import RecordExtras, SinkLedger
+from floodmark.stores.lease import hold
 from floodmark.stores.memory import MemoryMarkStore
 from floodmark.stores.record import Intent, JobRecord
 from floodmark.testing import FailingStore, ListSink, RowsSource
@@ -64,6 +66,22 @@ def test_a_batch_whose_rows_were_put_aside_is_one_that_somebody_has(given: str, 
     ledgers = read_ledgers(work_of(**{given: Recorded(4, "digest")}), "default", no_session)
     fenced = read_ledgers(work_of(**{given: Recorded(4, is_fence=True)}), "default", no_session)
     assert (ledgers.sinks_touched_by(4), fenced.sinks_touched_by(4)) == ([name], [])
+
+
+def test_of_a_quarantine_that_lost_a_batch_and_was_accepted_the_next_run_wants_no_more_than_it_has() -> None:
+    """It is known under a key of its own, since a sink may have its name."""
+    store, work = MemoryMarkStore(), work_of(quarantine=Recorded(2, "digest"))
+    confirmed = RecordExtras().with_sinks(ledgers_of(work, "default", 3, work.aside_sinks[1:]))
+    before = JobRecord("numbers", 3, {"rows": ColumnIntHWM("rows", 9)}, extras=confirmed)
+    with hold(store, "numbers") as lease:
+        store.commit(before, expected=0, lease=lease.lease)
+    accepted = accept_sinks(Step(store, no_session, work))
+    record = store.read("numbers")
+    assert [(each.sink, each.recorded) for each in accepted if isinstance(each, SinkBehind)] == [("quarantine", 2)]
+    assert {key: each.number for key, each in (record.extras.sinks if record else {}).items()} == {
+        "lake": 3,
+        "@quarantine": 2,
+    }
 
 
 def test_rules_that_were_taken_out_do_not_hide_what_they_put_aside() -> None:

@@ -6,15 +6,20 @@ import json
 import subprocess
 import sys
 from dataclasses import dataclass, field
-from datetime import datetime
+from datetime import datetime, timezone
 from pathlib import Path
 
+import pytest
+
 from floodmark import stores
+from floodmark.errors import LeaseHeld
+from floodmark.step.listeners import tell, telling
 from floodmark.step.work import RunRequest
 from floodmark.stores.record import Receipt
 from tests.step.unsparked import LedgerSink, step_of
 
 ROOT = Path(__file__).parents[2]
+NOON = datetime(2026, 1, 1, 12, tzinfo=timezone.utc)
 
 
 @dataclass
@@ -57,6 +62,39 @@ def test_a_listener_that_fails_does_not_fail_the_run() -> None:
     store, notes, sink = stores.open("memory"), Notebook(), LedgerSink("list")
     receipt = step_of(store, [1, 2], sink, request=RunRequest(listeners=(Broken(), notes))).run()
     assert (receipt.status, sink.rows, notes.lines) == ("done", [1, 2], ["began numbers", "ended 2"])
+
+
+def failed_act(notes: Notebook, error: Exception) -> None:
+    """An act whose second run began and did not end."""
+    with telling((notes,), "numbers") as listeners:
+        tell(listeners, lambda each: each.began("numbers", "first", NOON))
+        tell(listeners, lambda each: each.ended(Receipt("numbers", "first", "done", NOON, rows_read=2)))
+        tell(listeners, lambda each: each.began("numbers", "second", NOON))
+        raise error
+
+
+@dataclass
+class Failures(Notebook):
+    """Writes down which run failed."""
+
+    def failed(self, receipt: Receipt) -> None:
+        self.lines.append(f"failed {receipt.run}: {receipt.error}")
+
+
+def test_an_act_that_fails_tells_of_the_run_that_had_begun() -> None:
+    """Each run has one beginning and one end, also of a backfill or a replay."""
+    notes = Failures()
+    with pytest.raises(ConnectionError):
+        failed_act(notes, ConnectionError("disk full"))
+    assert notes.lines == ["began numbers", "ended 2", "began numbers", "failed second: disk full"]
+
+
+def test_a_job_that_another_run_holds_is_no_failure_of_an_act() -> None:
+    """It did not begin."""
+    notes = Failures()
+    with pytest.raises(LeaseHeld), telling((notes,), "numbers"):
+        raise LeaseHeld("numbers", holder="somebody", since="2026-01-01T12:00:00+00:00")
+    assert notes.lines == []
 
 
 TRACED = """

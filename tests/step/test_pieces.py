@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any, cast
 
 import pytest
 
@@ -12,12 +12,14 @@ from floodmark.sinks.contract import Batch, Recorded
 from floodmark.step.run import reset_marks
 from floodmark.step.work import RunRequest
 from floodmark.stores.memory import MemoryMarkStore
+from floodmark.stores.record import JobRecord
 from floodmark.testing import InjectedFailure
-from tests.step.unsparked import LedgerSink, ledger_of, step_of
+from tests.step.unsparked import Code, LedgerSink, ledger_of, step_of
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
+    from floodmark.sinks.contract import BatchSize, Sink
     from floodmark.sources.contract import Session
     from floodmark.stores.contract import MarkStore
 
@@ -144,3 +146,41 @@ def test_half_a_batch_whose_ledger_was_forgotten_is_not_taken_for_none(store: Ma
     topic.calls.clear()
     step_of(store, [1, 2], topic, code="2", request=RunRequest(abandon=True)).run()
     assert "make good 1 first" not in topic.calls
+
+
+class Dice(Code):
+    """A transform that may give other rows the second time."""
+
+    def is_deterministic(self) -> bool:
+        return False
+
+
+class SmallTopic:
+    """A sink that takes a batch of two rows in one transaction, and larger ones in several."""
+
+    name = "topic"
+
+    def __init__(self) -> None:
+        self.ledger = LedgerSink("topic")
+
+    def __getattr__(self, name: str) -> Any:  # noqa: ANN401 - whatever a sink can do
+        return getattr(self.ledger, name)
+
+    def freeze(self, session: Session) -> dict[str, Any]:
+        return {"transactions": "several"}
+
+    def freeze_at_once(self, session: Session, size: BatchSize) -> dict[str, Any] | None:
+        return {"transactions": "one"} if size.rows in (1, 2) else None
+
+
+@pytest.mark.parametrize(("rows", "transactions", "is_spooled"), [([1, 2], "one", False), ([1, 2, 3], "several", True)])
+def test_only_a_batch_that_is_taken_in_several_transactions_is_kept_for_another_attempt(
+    store: MarkStore, rows: list[int], transactions: str, is_spooled: bool
+) -> None:
+    """Nobody compares two attempts at one that is all or nothing."""
+    step = step_of(store, rows, cast("Sink", SmallTopic()))
+    step = replace(step, work=replace(step.work, transform=Dice()))
+    record = JobRecord("numbers")
+    intent = step.plan(record, step.look(record)).intent
+    assert intent.extras.frozen_options == {"topic": {"transactions": transactions}}
+    assert (intent.spool is not None) == is_spooled

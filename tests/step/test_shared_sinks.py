@@ -11,6 +11,7 @@ from floodmark.errors import SinkDisagrees, SinkShared
 from floodmark.hwm import digest
 from floodmark.step.run import accept_sinks, reset_marks
 from floodmark.step.work import RunRequest
+from floodmark.stores.lease import hold
 from floodmark.stores.memory import MemoryMarkStore
 from floodmark.stores.record import JobRecord
 from floodmark.testing.laws.records import ME
@@ -108,6 +109,23 @@ def test_accepting_takes_over_what_another_record_wrote(store: MarkStore) -> Non
     assert accept_sinks(step_of(other, [1, 2, 3], lake)) == []
     receipt = step_of(other, [1, 2, 3], lake).run()
     assert (receipt.number, owner_of(lake)) == (2, identity_in(other))
+
+
+def test_an_open_batch_of_a_version_without_identities_gets_one_when_it_is_finished(store: MarkStore) -> None:
+    """Its intent is replaced anyway, and what the sinks record from then on should say whose it is."""
+    lake = LedgerSink("lake", pauses=True)
+    with pytest.raises(RunPaused):
+        step_of(store, [1, 2], lake).run()
+    began = store.read("numbers")
+    assert began is not None
+    assert began.intent is not None
+    older = replace(began.intent, extras=replace(began.intent.extras, sinks=None, identity=None))
+    store = MemoryMarkStore()
+    with hold(store, "numbers") as lease:
+        store.intend(JobRecord("numbers", 0, intent=older), expected=0, lease=lease.lease)
+    lake.pauses = False
+    assert step_of(store, [1, 2], lake).run().number == 1
+    assert (lake.rows, owner_of(lake)) == ([1, 2], identity_in(store))
 
 
 def test_after_a_reset_the_fence_belongs_to_nobody(store: MarkStore) -> None:

@@ -15,6 +15,8 @@ from floodmark.errors import RecordsFailed
 from floodmark.patience import StopRequest
 from floodmark.streams.running import Background
 
+pytestmark = pytest.mark.slow
+
 
 @dataclass
 class Stream:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import signal
 from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import partial
 from importlib import import_module
 from pathlib import Path
 from typing import Annotated, Any, TypeAlias
@@ -83,10 +85,19 @@ class LazyGroup(TyperGroup):
         """The global options, as help shows them."""
         return in_plain_words(super().get_params(ctx))
 
+    def parse_args(self, ctx: typer.Context, args: list[str]) -> list[str]:  # type: ignore[override]
+        """As typer does; for the shell, which asks at every key, words stay as they were typed."""
+        if ctx.resilient_parsing:
+            leave_words(self.get_params(ctx))
+        return super().parse_args(ctx, args)
+
     def resolve_command(self, ctx: typer.Context, args: list[str]) -> tuple[str | None, Command | None, list[str]]:  # type: ignore[override]
         """The real command in place of the one that `--help` lists."""
         name, command, rest = super().resolve_command(ctx, args)
-        return name, load_command(name) if name else command, rest
+        loaded = load_command(name) if name else command
+        for each in [loaded, *getattr(loaded, "commands", {}).values()] if ctx.resilient_parsing else ():
+            leave_words(each.get_params(typer.Context(each)))
+        return name, loaded, rest
 
     def invoke(self, ctx: typer.Context) -> object:  # type: ignore[override]
         """As typer does; a signal goes on as an exception of ours, of which typer would keep no more than 130."""
@@ -94,6 +105,20 @@ class LazyGroup(TyperGroup):
             return super().invoke(ctx)
         except KeyboardInterrupt as error:
             raise CommandInterrupted(error) from None
+
+
+@dataclass(frozen=True)
+class TypedWords:
+    """What was typed, as it is: making numbers and paths of it would load pydantic first."""
+
+    def coerce(self, value: Any, **_around: Any) -> Any:  # noqa: ANN401  (a word, or several)
+        return value
+
+
+def leave_words(params: list[Any]) -> None:
+    """Let a command line that is not run be split into words, and no more."""
+    for param in params:
+        param.get_runtime_param = TypedWords
 
 
 def panel_of(name: str) -> str:
@@ -117,13 +142,21 @@ def load_command(name: str) -> Command:
 def in_plain_words(params: list[Any]) -> list[Any]:
     """Help without the types of Python: a switch stands alone, a number is N, any other value has its option's name."""
     for param in params:
+        param._get_number_range_help_str = lambda: None  # a number that does not fit is refused in words
         if param.param_type_name == "argument":
             param.display_type_rich = lambda ctx: None  # its own name and the sentence say it
+            param.get_usage_pieces = partial(usage_of, param)
         elif getattr(param, "is_flag", False):
             param.metavar = param.metavar or ""
         elif hasattr(param, "bare_type") and "Literal" not in param.bare_type():  # words to choose from are shown
             param.metavar = param.metavar or ("N" if param.bare_type() == "int" else last_word(param))
     return params
+
+
+def usage_of(param: Any, _context: object) -> list[str]:  # noqa: ANN401  (typer gives its parameters no public type)
+    """An argument in the line of usage: in brackets if it may be left out, with dots if there may be several."""
+    name = param.metavar or param.name.upper()
+    return [f"{name if param.required else f'[{name}]'}{'...' if param.nargs != 1 else ''}"]
 
 
 def last_word(param: Any) -> str:  # noqa: ANN401  (typer gives its parameters no public type)

@@ -68,7 +68,7 @@ Order = dict[str, object]
 
 @app.command()
 def demo(
-    folder: Annotated[Path, typer.Argument(metavar="[DIR]", help="Where the shop is made.")] = Path("floodmark-demo"),
+    folder: Annotated[Path, typer.Argument(metavar="DIR", help="Where the shop is made.")] = Path("floodmark-demo"),
 ) -> None:
     """Show on a small shop what a kill in the middle of a write costs: nothing. No server, about half a minute."""
     shop = Shop(folder)

@@ -8,8 +8,21 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from floodmark.cli.invocation import Invocation
-from floodmark.cli.output import AsJson, Yes, counted, print_json, print_line
+from floodmark.cli.output import (
+    AsJson,
+    Exclude,
+    Jobs,
+    Select,
+    Yes,
+    counted,
+    one_job,
+    print_json,
+    print_line,
+    words,
+)
+from floodmark.cli.progress import showing
 from floodmark.errors import ConfigError
+from floodmark.phases import phase
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -32,7 +45,9 @@ def events() -> None:
 @app.command()
 def prune(
     ctx: typer.Context,
-    job: Annotated[str | None, typer.Argument(help="The job; else all that say `keep_events`.")] = None,
+    jobs: Jobs = None,
+    select: Select = None,
+    exclude: Exclude = None,
     before: Before = None,
     yes: Yes = False,
     as_json: AsJson = False,
@@ -41,13 +56,16 @@ def prune(
     from floodmark.medallion import prune_events
 
     invocation: Invocation = ctx.obj
-    jobs = pruned_jobs(invocation, job, before)
+    chosen = pruned_jobs(invocation, words(jobs, select), exclude or (), before)
     what = f"events before {before}" if before else "events older than keep_events"
     if not yes:
-        typer.confirm(f"drop {what} of {', '.join(each.name for each in jobs)}?", abort=True)
+        typer.confirm(f"drop {what} of {', '.join(each.name for each in chosen)}?", abort=True)
     moment = moment_of(before) if before is not None else None
     session, store = invocation.session(), invocation.store()
-    dropped = {each.name: prune_events(each, moment, session(), store) for each in jobs}
+    dropped = {}
+    for each in chosen:
+        with showing(invocation, as_json=as_json), phase("pruning events", each.name):
+            dropped[each.name] = prune_events(each, moment, session(), store)
     if as_json:
         print_json({"dropped": dropped})
         return
@@ -56,12 +74,13 @@ def prune(
             print_line(f"{name}: {counted(count, 'event')} dropped from the log of {sink}")
 
 
-def pruned_jobs(invocation: Invocation, job: str | None, before: str | None) -> list[Job]:
-    """The job that is meant, or all that say for how long they keep events."""
-    if job is None and before is not None:
+def pruned_jobs(invocation: Invocation, named: Sequence[str], exclude: Sequence[str], before: str | None) -> list[Job]:
+    """The one job that has events before a moment, or all selected ones that say for how long they keep events."""
+    if not named and before is not None:
         raise ConfigError("--before is a moment of one job's events.", hint="name the job")
-    jobs = invocation.jobs([job] if job else ())
-    chosen = list(jobs) if before is not None else jobs_that_keep(jobs)
+    if before is not None:
+        return [one_job(invocation, named, exclude)]
+    chosen = jobs_that_keep(invocation.jobs(named, exclude=exclude))
     if not chosen:
         raise ConfigError("nothing says how far back events are kept.", hint="give --before, or `keep_events: 400d`")
     return chosen

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import re
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timezone
 from typing import TYPE_CHECKING, Annotated
 
@@ -25,12 +24,15 @@ from floodmark.cli.output import (
     words,
 )
 from floodmark.errors import ConfigError, FloodmarkError, StoreUnreachable
+from floodmark.health.report import subjects_text
 from floodmark.logs import get_logger
 
 if TYPE_CHECKING:
     from floodmark.health.alerts import HealthMemory
-    from floodmark.health.report import Finding, Report
+    from floodmark.health.metrics import StoredNumbers
+    from floodmark.health.report import Finding, Report, TableWatch
     from floodmark.health.tables import TableLooks
+    from floodmark.project.models import JobModel
     from floodmark.stores.record import Receipt
 
 
@@ -78,6 +80,31 @@ def metrics_text(invocation: Invocation, tables: TableLooks | None = None) -> st
     return exposition(metrics(watch_of(project, site), store, datetime.now(timezone.utc), behind, tables))
 
 
+def stored_numbers(invocation: Invocation, jobs: Collection[str]) -> StoredNumbers:
+    """Of these jobs, the tables that they fill and those that no job fills: what a loop shows beside what it counts."""
+    from floodmark.health.metrics import StoredNumbers
+    from floodmark.project.backlog import rows_behind
+    from floodmark.project.health import PATIENCE_SECONDS, watch_of
+    from floodmark.project.kinds import DeltaSink
+
+    project, site, store = invocation.loaded_project(), invocation.site(), invocation.store()
+    watch, own = watch_of(project, site), [job for job in project.jobs if job.name in jobs]
+
+    def filled_by(job: JobModel) -> list[TableWatch]:
+        places = {sink.place(site) for sink in job.sinks if isinstance(sink, DeltaSink)}
+        return [table for table in watch.tables if table.where in places]
+
+    tables = {job.name: filled_by(job) for job in own}
+    others = {table.where for job in project.jobs if job not in own for table in filled_by(job)}
+    others -= {table.where for filled in tables.values() for table in filled}
+    own_watch = replace(
+        watch,
+        tables=tuple(table for table in watch.tables if table.where not in others),
+        jobs=tuple(job for job in watch.jobs if job.name in jobs),
+    )
+    return StoredNumbers(own_watch, store, tables, lambda: rows_behind(own, site, store, PATIENCE_SECONDS))
+
+
 def examine_some(invocation: Invocation, select: Sequence[str], exclude: Sequence[str]) -> Report:
     """Look at some jobs and their tables; nobody is alerted, since the others were not looked at."""
     from floodmark.project.health import examine_project
@@ -105,7 +132,6 @@ def examine_and_alert(invocation: Invocation, *, quiet: bool = False, asks_sourc
 
 WORST = {"CRITICAL": 0, "WARNING": 1, "UNKNOWN": 2}
 """Problems in the order in which people want to know of them."""
-SUBJECTS_NAMED = 3
 ALERT_SECONDS = 60.0
 
 
@@ -182,7 +208,7 @@ def _print(report: Report) -> None:
         print_table(("status", "check", "subject", "found"), rows)
     if healthy:
         print_line(f"{counted(healthy, 'check')} healthy{', and nothing else' if not rows else ''}")
-    for advice in advice_lines(problems) if report.findings else report.recommendations():
+    for advice in report.advice():
         print_line(f"Try: {advice}")
 
 
@@ -191,27 +217,7 @@ def finding_rows(findings: Sequence[Finding]) -> list[tuple[str, str, str, str]]
     same: dict[tuple[str, str, str], list[str]] = {}
     for each in findings:
         same.setdefault((each.status, each.check, each.message), []).append(each.subject)
-    return [(status, check, _subjects_text(names), message) for (status, check, message), names in same.items()]
-
-
-def advice_lines(findings: Sequence[Finding]) -> list[str]:
-    """What may be done, in the order of the findings; what is the same for several subjects, once."""
-    same: dict[str, dict[str, str]] = {}
-    for each in findings:
-        if each.advice:
-            name = rf"(?<![\w.]){re.escape(each.subject)}(?![\w.])"
-            rest = re.sub(name, "NAME", each.advice.removeprefix(f"{each.subject}: "))
-            same.setdefault(rest, {})[each.subject] = each.advice
-    return [
-        next(iter(own.values())) if len(own) == 1 else f"{_subjects_text(list(own))}: {rest}"
-        for rest, own in same.items()
-    ]
-
-
-def _subjects_text(names: Sequence[str]) -> str:
-    if len(names) == 1:
-        return names[0]
-    return f"{len(names):,} ({', '.join(names[:SUBJECTS_NAMED])}{', …' if len(names) > SUBJECTS_NAMED else ''})"
+    return [(status, check, subjects_text(names), message) for (status, check, message), names in same.items()]
 
 
 alerts_app = typer.Typer(add_completion=False, no_args_is_help=True, help="List the open alerts, or try the channels.")

@@ -26,7 +26,8 @@ def stop_at_mistakes(invocation: Invocation, select: Sequence[str], exclude: Seq
     if not report.has_errors:
         return
     names = _selected(invocation, select, exclude)
-    found = [each for each in report.findings if each.severity == "error" and (each.job is None or each.job in names)]
+    errors = [each for each in report.findings if each.severity == "error"]
+    found = [each for each in errors if names is None or each.job is None or each.job in names]
     for each in found:
         job = f"job '{each.job}': " if each.job else ""
         print_failure(f"{each.where}: {job}{each.message.rstrip('.')} ({each.rule}).", each.hint, invocation)
@@ -34,13 +35,14 @@ def stop_at_mistakes(invocation: Invocation, select: Sequence[str], exclude: Seq
         raise typer.Exit(USAGE)
 
 
-def _selected(invocation: Invocation, select: Sequence[str], exclude: Sequence[str]) -> set[str]:
+def _selected(invocation: Invocation, select: Sequence[str], exclude: Sequence[str]) -> set[str] | None:
+    """The names of the jobs that are meant; None, where the files are too wrong to tell."""
     try:
         return {job.name for job in invocation.selected(select, exclude)}
     except JobNotFound:
         return set(select)  # whoever builds the jobs says so
     except ConfigError:
-        return set()  # the file itself is wrong, and what lint found is not about a job
+        return None
 
 
 def jobs_without_spark(invocation: Invocation, select: Sequence[str], exclude: Sequence[str] = ()) -> list[Job]:

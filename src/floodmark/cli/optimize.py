@@ -9,8 +9,21 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from floodmark.cli.invocation import Invocation
-from floodmark.cli.output import AsJson, DryRun, counted, print_json, print_line, print_table
+from floodmark.cli.output import (
+    AsJson,
+    DryRun,
+    Exclude,
+    Select,
+    complete_jobs,
+    counted,
+    print_json,
+    print_line,
+    print_table,
+    words,
+)
+from floodmark.cli.progress import showing
 from floodmark.errors import ConfigError, FloodmarkError, JobNotFound
+from floodmark.phases import phase
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -22,7 +35,11 @@ if TYPE_CHECKING:
 app = typer.Typer(add_completion=False)
 Tables = Annotated[
     list[str] | None,
-    typer.Option("--select", metavar="TABLE", help="Only this table, or the tables of these jobs; repeatable."),
+    typer.Argument(
+        metavar="TABLE|JOB",
+        help="Only these tables, or those of these jobs; as --select.",
+        autocompletion=complete_jobs,
+    ),
 ]
 Zorder = Annotated[str | None, typer.Option(metavar="A,B", help="Order the rows by these columns.")]
 
@@ -30,7 +47,9 @@ Zorder = Annotated[str | None, typer.Option(metavar="A,B", help="Order the rows 
 @app.command()
 def optimize(
     ctx: typer.Context,
-    select: Tables = None,
+    tables: Tables = None,
+    select: Select = None,
+    exclude: Exclude = None,
     zorder: Zorder = None,
     statistics: Annotated[
         bool, typer.Option("--statistics", help="Set the columns that new files keep statistics of.")
@@ -44,13 +63,16 @@ def optimize(
 
     invocation: Invocation = ctx.obj
     columns = tuple(name.strip() for name in zorder.split(",")) if zorder else ()
-    tables = [
+    named, left_out = words(tables, select), exclude or ()
+    upkeeps = [
         with_options(each, columns, statistics=statistics, vacuum=vacuum)
-        for each in select_tables(invocation, select or ())
+        for each in select_tables(invocation, named, left_out)
     ]
-    reports = optimize_tables(invocation.session(), tables, invocation.store(), dry_run=dry_run)
+    with showing(invocation, as_json=as_json):
+        with phase(f"optimizing {counted(len(upkeeps), 'table')}"):
+            reports = optimize_tables(invocation.session(), upkeeps, invocation.store(), dry_run=dry_run)
+        pruned = {} if dry_run or named or left_out else prune_logs(invocation)
     reports = [replace(each, error=each.error and invocation.scrub(each.error)) for each in reports]
-    pruned = {} if dry_run or select else prune_logs(invocation)
     if as_json:
         print_json({"tables": [each.serialize() for each in reports], "dry_run": dry_run, "events": pruned})
     else:
@@ -75,15 +97,17 @@ def prune_logs(invocation: Invocation) -> dict[str, str]:
     return told
 
 
-def select_tables(invocation: Invocation, select: Sequence[str]) -> list[Upkeep]:
-    """The tables of the project, or those of these names."""
+def select_tables(invocation: Invocation, select: Sequence[str], exclude: Sequence[str] = ()) -> list[Upkeep]:
+    """The tables of the project, or those of these names; without those that `exclude` names."""
     from floodmark.project.health import tables_of
 
     site = invocation.site()
     tables = tables_of(invocation.loaded_project(), site)
-    known = {name: upkeep_of(name, sink, site) for name, sink in tables.items()}
-    chosen = {name for word in select for name in tables_meant(invocation, tables, word)}
-    return [upkeep for name, upkeep in known.items() if not select or name in chosen]
+    chosen = {name for word in select for name in tables_meant(invocation, tables, word)} if select else {*tables}
+    chosen -= {name for word in exclude for name in tables_meant(invocation, tables, word)}
+    if tables and exclude and not chosen:
+        raise ConfigError("--exclude leaves no table.", hint="leave one of its words out")
+    return [upkeep_of(name, sink, site) for name, sink in tables.items() if name in chosen]
 
 
 def tables_meant(invocation: Invocation, tables: Mapping[str, DeltaSink], word: str) -> list[str]:
@@ -96,8 +120,10 @@ def tables_meant(invocation: Invocation, tables: Mapping[str, DeltaSink], word: 
     try:
         sinks = [sink for job in invocation.selected([word]) for sink in job.sinks]
     except JobNotFound as error:
-        known = ", ".join(tables) or "(no job fills one)"
-        raise ConfigError(f"no table or job '{word}'.", hint=f"one of: {known}") from error
+        from floodmark.cli.rows import no_table
+
+        known = [*tables, *(job.name for job in invocation.loaded_project().jobs)]
+        raise no_table(f"no table or job '{word}'.", word, list(dict.fromkeys(known))) from error
     places = [sink.table or sink.place(site) for sink in sinks if isinstance(sink, DeltaSink)]
     return [name for name, sink in tables.items() if (sink.table or sink.place(site)) in places]
 

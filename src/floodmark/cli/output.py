@@ -13,7 +13,7 @@ import traceback
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict
-from typing import TYPE_CHECKING, Annotated, TextIO
+from typing import TYPE_CHECKING, Annotated, Literal, TextIO
 
 import typer
 
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
     from floodmark.cli.invocation import Invocation
     from floodmark.hwm import Json
+    from floodmark.jobs.job import Job
     from floodmark.stores.record import Receipt
 
 
@@ -61,6 +62,10 @@ Jobs = Annotated[
     list[str] | None,
     typer.Argument(metavar="JOB", help="Only these jobs; as --select.", autocompletion=complete_jobs),
 ]
+OneJob = Annotated[
+    list[str] | None,
+    typer.Argument(metavar="JOB", help="The one job that is meant; as --select.", autocompletion=complete_jobs),
+]
 Select = Annotated[
     list[str] | None,
     typer.Option(
@@ -74,10 +79,6 @@ Select = Annotated[
 Exclude = Annotated[
     list[str] | None,
     typer.Option(metavar="JOB", help="Leave these jobs out; selectors as for --select.", autocompletion=complete_jobs),
-]
-OneJob = Annotated[
-    str | None,
-    typer.Argument(metavar="JOB", help="The job's name; `--select JOB` does as well.", autocompletion=complete_jobs),
 ]
 Yes = Annotated[bool, typer.Option("--yes", help="Do not ask.")]
 DryRun = Annotated[bool, typer.Option("--dry-run", help="Say what would be done, and do nothing.")]
@@ -277,17 +278,40 @@ def confirm(act: str, *, yes: bool, dry_run: bool) -> bool:
     return yes or typer.confirm(f"{act}?", abort=True)
 
 
+ONE_JOB_HINT = "name one job, or `--select` it"
+
+
 def words(jobs: Sequence[str] | None, select: Sequence[str] | None) -> list[str]:
     """What a person named, as arguments or by `--select`."""
     return [*(jobs or ()), *(select or ())]
 
 
-def one_job(job: str | None, select: Sequence[str] | None) -> str:
-    """The one job that a command is about, given as its argument or by `--select`."""
-    names: set[str] = {*([job] if job else ()), *(select or ())}
+def one_job(
+    invocation: Invocation,
+    named: Sequence[str],
+    exclude: Sequence[str] | None = None,
+    console: Literal["stdout", "stderr"] = "stdout",
+) -> Job:
+    """The one job that a command is about. Raises ConfigError where the words mean none, or several."""
+    from floodmark.project.selection import is_plain
+
+    names = list(dict.fromkeys(named))
+    are_one_each = len(names) != 1 and all(map(is_plain, names))
+    jobs = () if are_one_each else invocation.jobs(names, exclude=exclude or (), console=console)
+    names = [job.name for job in jobs] or names
     if len(names) != 1:
-        raise ConfigError(f"{len(names)} jobs are named, and this is about one.", hint="name one job, or `--select` it")
-    return names.pop()
+        which = f": {', '.join(names)}" if names else ""
+        raise ConfigError(f"{len(names)} jobs are named, and this is about one{which}.", hint=ONE_JOB_HINT)
+    return jobs[0]
+
+
+def require_words(named: Sequence[str]) -> list[str]:
+    """Words of a selection for a command that never means all jobs at once. Raises ConfigError if there is none."""
+    if not named:
+        raise ConfigError(
+            "no job is named, and this is not done to all of them.", hint="name a job, or `--select` some"
+        )
+    return list(named)
 
 
 def explain_failure(error: Exception, invocation: Invocation) -> int:
@@ -301,8 +325,7 @@ def explain_failure(error: Exception, invocation: Invocation) -> int:
         return _explain_usage(error, invocation)
     message, hint = message_and_hint(error)
     print_failure(message, hint, invocation)
-    if invocation.logs.level == "debug":
-        sys.stderr.write(invocation.scrub("".join(traceback.format_exception(error))))
+    print_traceback(error, invocation)
     return error.exit_code if isinstance(error, FloodmarkError) else 1
 
 
@@ -329,6 +352,12 @@ def print_failure(message: str, hint: str, invocation: Invocation) -> None:
     """The two lines."""
     said = painted("Error:", "red", sys.stderr), painted("Try:", "cyan", sys.stderr)
     sys.stderr.write(invocation.scrub(f"{said[0]} {message}\n{said[1]} {hint}\n"))
+
+
+def print_traceback(error: BaseException, invocation: Invocation) -> None:
+    """Where an error comes from, for those who asked for it by --log-level debug."""
+    if invocation.logs.level == "debug":
+        sys.stderr.write(invocation.scrub("".join(traceback.format_exception(error))))
 
 
 COLOURS = {"red": "31", "yellow": "33", "green": "32", "cyan": "36", "bold": "1"}

@@ -20,8 +20,10 @@ from floodmark.cli.output import (
     print_failure,
     print_json,
     print_line,
+    print_traceback,
     words,
 )
+from floodmark.cli.progress import showing
 from floodmark.errors import FloodmarkError, SourceUnreadable
 from floodmark.hwm.mark import files_read, mark_text
 
@@ -49,7 +51,7 @@ def plan(
     jobs: Jobs = None,
     select: Select = None,
     exclude: Exclude = None,
-    start: Annotated[str | None, typer.Option("--from", help="As if run with --from.")] = None,
+    start: Annotated[str | None, typer.Option("--from", metavar="VALUE", help="As if run with --from.")] = None,
     full_refresh: Annotated[bool, typer.Option("--full-refresh", help="As if run with --full-refresh.")] = False,
     max_rows: Annotated[int | None, typer.Option(metavar="N", min=1, help="As if run with --max-rows.")] = None,
     detailed_exitcode: Detailed = False,
@@ -60,7 +62,8 @@ def plan(
 
     invocation: Invocation = ctx.obj
     chosen = with_mills(invocation, words(jobs, select), partial(jobs_without_spark, invocation, exclude=exclude or ()))
-    plans = plans_of(invocation, chosen, RunRequest(start, full_refresh, max_rows))
+    with showing(invocation, as_json=as_json):
+        plans = plans_of(invocation, chosen, RunRequest(start, full_refresh, max_rows))
     print_plans(plans, invocation, as_json=as_json)
     if detailed_exitcode and any(each.plan.has_work for each in plans):
         raise typer.Exit(FOUND_CHANGES)
@@ -128,6 +131,7 @@ def print_plans(plans: Sequence[JobPlan], invocation: Invocation, *, as_json: bo
     for job, error, _ in failures:
         message, hint = message_and_hint(error)
         print_failure(f"job '{job}' cannot be planned: {message}", hint, invocation)
+        print_traceback(error, invocation)
     if failures:
         raise typer.Exit(max(code for _, _, code in failures))
 

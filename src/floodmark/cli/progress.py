@@ -8,7 +8,7 @@ from __future__ import annotations
 import sys
 import threading
 import time
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -16,13 +16,16 @@ from floodmark.phases import Phase, heard_by
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
+    from contextlib import AbstractContextManager
 
+    from floodmark.cli.invocation import Invocation
     from floodmark.spark.status import WorkInSpark
 
 LONG_SECONDS = 0.7
 """A phase that takes longer is worth a line where there is no terminal."""
 REFRESHES_A_SECOND = 4
 ASKING_SECONDS = 1.0
+LOOPING = "looping; Ctrl-C ends it"
 
 
 @dataclass
@@ -71,6 +74,25 @@ class Progress:
         if 0 < work.tasks_done < work.tasks:
             left = seconds * (work.tasks - work.tasks_done) / work.tasks_done
             yield f"about {left:.0f} s left"
+
+
+def showing(
+    invocation: Invocation, *, as_json: bool = False, progress: Progress | None = None
+) -> AbstractContextManager[None]:
+    """What the block does, as it does it; nothing beside a document, or where only errors are wanted.
+
+    A moving line on a terminal; elsewhere a line for what takes long, unless it is a loop, which logs what it does.
+    """
+    progress = progress or Progress()
+    if sys.stderr.isatty() and not as_json and invocation.logs.level != "error":
+        progress.work = invocation.session().work
+        return shown_on_terminal(progress)
+    return nullcontext() if progress.idle_words else saying(invocation, as_json=as_json)
+
+
+def saying(invocation: Invocation, *, as_json: bool = False) -> AbstractContextManager[None]:
+    """As `showing`, in lines also on a terminal: programs that are started write there too."""
+    return nullcontext() if as_json or invocation.logs.level == "error" else said_in_lines()
 
 
 @contextmanager

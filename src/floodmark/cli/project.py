@@ -77,7 +77,7 @@ SECOND_DAY = (
 
 @init_app.command()
 def init(
-    folder: Annotated[Path, typer.Argument(metavar="[DIR]", help="Where; the current folder if left out.")] = Path(),
+    folder: Annotated[Path, typer.Argument(metavar="DIR", help="Where; the current folder if left out.")] = Path(),
     origin: Annotated[
         str | None,
         typer.Option(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 from dataclasses import asdict
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
@@ -15,29 +15,34 @@ from floodmark.cli.output import (
     DryRun,
     Exclude,
     Jobs,
+    OneJob,
     Select,
     Yes,
     counted,
+    one_job,
     print_json,
     print_line,
     print_table,
+    require_words,
     words,
 )
+from floodmark.cli.progress import showing
+from floodmark.cli.run import telling_of
 from floodmark.errors import ConfigError
 from floodmark.machine import file_name
+from floodmark.phases import phase
 from floodmark.probes.rows import cell
 from floodmark.stores.opening import STREAMS_FOLDER, folder_beside
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from floodmark.jobs.quarantine import Quarantine, Selection
+    from floodmark.jobs.quarantine import Quarantine, QuarantinedRow, ReplayResult, Selection
 
 
 WHOLE_SECOND = re.compile(r"\.000000Z$")
 SHOWN = ("row", "batch", "broken rules")
 app = typer.Typer(add_completion=False, no_args_is_help=True, help="Show, replay and discard rows that broke a rule.")
-JobArgument = Annotated[str, typer.Argument(metavar="JOB", help="The job's name.")]
 Rule = Annotated[str | None, typer.Option(help="Only rows that broke this rule.")]
 Number = Annotated[int | None, typer.Option("--batch", help="Only rows of this batch.")]
 Ids = Annotated[list[str] | None, typer.Option("--id", help="Only this row; its first letters do; may be repeated.")]
@@ -53,10 +58,7 @@ def list_(
 ) -> None:
     """Show how many rows were put aside, by batch, broken rules and status."""
     invocation: Invocation = ctx.obj
-    chosen = invocation.jobs(words(jobs, select), exclude=exclude or ())
-    streams = [job.name for job in invocation.loaded_project().jobs if not job.has_batches]
-    names = [job.name for job in chosen if job.name not in streams]
-    groups = [group for name in names for group in _quarantine(invocation, name).groups()]
+    groups = [group for each in _quarantines(invocation, words(jobs, select), exclude) for group in each.groups()]
     if as_json:
         print_json({"quarantine": [asdict(group) for group in groups]})
     elif not groups:
@@ -69,26 +71,35 @@ def list_(
 @app.command()
 def show(
     ctx: typer.Context,
-    job: JobArgument,
+    jobs: Jobs = None,
+    select: Select = None,
+    exclude: Exclude = None,
     rule: Rule = None,
     number: Number = None,
-    limit: Annotated[int, typer.Option(metavar="N", min=1, help="How many.")] = 20,
+    limit: Annotated[int, typer.Option(metavar="N", min=1, help="How many of each job.")] = 20,
     as_json: AsJson = False,
 ) -> None:
     """Show rows that wait in the quarantine."""
-    rows = _quarantine(ctx.obj, job).rows(_selection((), rule, number), limit=limit)
+    quarantines = _quarantines(ctx.obj, words(jobs, select), exclude)
+    rows = {each.job: each.rows(_selection((), rule, number), limit=limit) for each in quarantines}
     if as_json:
-        print_json({"rows": [asdict(row) for row in rows]})
-    elif not rows:
-        print_line(f"{job}: no open row")
-    else:
-        records = [json.loads(row.row, parse_float=str) for row in rows]  # with all digits
-        columns = list(dict.fromkeys(name for record in records for name in record))
-        cells = [[WHOLE_SECOND.sub("Z", cell(record.get(name))) for name in columns] for record in records]
-        whole = [
-            (row.id[:8], str(row.number), ", ".join(row.reasons), *own) for row, own in zip(rows, cells, strict=True)
-        ]
-        print_table((*SHOWN, *shown_columns(columns)), whole)
+        print_json({"rows": [{"job": job, **asdict(row)} for job, found in rows.items() for row in found]})
+        return
+    for job, found in rows.items():
+        if not found:
+            print_line(f"{job}: no open row")
+            continue
+        if len(rows) > 1:
+            print_line(f"{job}:")
+        _print_rows(found)
+
+
+def _print_rows(rows: Sequence[QuarantinedRow]) -> None:
+    records = [json.loads(row.row, parse_float=str) for row in rows]  # with all digits
+    columns = list(dict.fromkeys(name for record in records for name in record))
+    cells = [[WHOLE_SECOND.sub("Z", cell(record.get(name))) for name in columns] for record in records]
+    whole = [(row.id[:8], str(row.number), ", ".join(row.reasons), *own) for row, own in zip(rows, cells, strict=True)]
+    print_table((*SHOWN, *shown_columns(columns)), whole)
 
 
 def shown_columns(columns: Sequence[str]) -> list[str]:
@@ -99,7 +110,9 @@ def shown_columns(columns: Sequence[str]) -> list[str]:
 @app.command()
 def replay(
     ctx: typer.Context,
-    job: JobArgument,
+    jobs: Jobs = None,
+    select: Select = None,
+    exclude: Exclude = None,
     rule: Rule = None,
     number: Number = None,
     ids: Ids = None,
@@ -113,23 +126,31 @@ def replay(
 
     invocation: Invocation = ctx.obj
     selection, set_to = _selection(ids or (), rule, number), dict(map(_change, changes or ()))
-    if not _agreed(invocation, job, selection, "replay", yes=yes, dry_run=dry_run, quiet=as_json):
-        return
-    [selected] = invocation.jobs([job], console="stderr" if as_json else "stdout")
-    done = replay_rows(selected, selection, set_to, invocation.session(), invocation.store())
-    if as_json:
-        print_json({"replay": asdict(done)})
-        return
+    quarantines = _quarantines(invocation, require_words(words(jobs, select)), exclude, _console(as_json))
+    if as_json and len(quarantines) != 1:
+        names = ", ".join(each.job for each in quarantines)
+        raise ConfigError(f"--json is for the replay of one job: {names}.", hint="name one job, or leave out --json")
+    for each in quarantines:
+        if _agreed(each, selection, "replay", yes=yes, dry_run=dry_run, quiet=as_json):
+            shown = showing(invocation, as_json=as_json)
+            with shown, phase("replaying", each.job), telling_of(invocation, each.of_job) as heard:
+                done = replay_rows(heard, selection, set_to, invocation.session(), invocation.store())
+            print_json({"replay": asdict(done)}) if as_json else print_line(_replay_line(done))
+
+
+def _replay_line(done: ReplayResult) -> str:
     written = ", ".join(f"{sink} {rows}" for sink, rows in done.rows_written.items()) or "none"
     finished = f"; finished the earlier replays {', '.join(done.finished)}" if done.finished else ""
     counts = f"{counted(done.rows_selected, 'row')}, written: {written}, {done.rows_still_broken} still break a rule"
-    print_line(f"{job}: replay {done.replay}: {counts}{finished}")
+    return f"{done.job}: replay {done.replay}: {counts}{finished}"
 
 
 @app.command()
 def discard(
     ctx: typer.Context,
-    job: JobArgument,
+    jobs: Jobs = None,
+    select: Select = None,
+    exclude: Exclude = None,
     rule: Rule = None,
     number: Number = None,
     ids: Ids = None,
@@ -139,37 +160,55 @@ def discard(
     """Give open rows up; they stay in the table as discarded."""
     invocation: Invocation = ctx.obj
     selection = _selection(ids or (), rule, number)
-    if _agreed(invocation, job, selection, "discard", yes=yes, dry_run=dry_run, quiet=False):
-        rows = _quarantine(invocation, job).discard(selection, invocation.store())
-        print_line(f"{job}: {counted(rows, 'row')} discarded")
+    for each in _quarantines(invocation, require_words(words(jobs, select)), exclude):
+        if _agreed(each, selection, "discard", yes=yes, dry_run=dry_run, quiet=False):
+            with showing(invocation), phase("discarding", each.job):
+                rows = each.discard(selection, invocation.store())
+            print_line(f"{each.job}: {counted(rows, 'row')} discarded")
 
 
 @app.command()
 def settle(
     ctx: typer.Context,
-    job: JobArgument,
-    keep: Annotated[str, typer.Option(metavar="SQL", help="Events for which this holds count from now on.")],
+    jobs: OneJob = None,
+    keep: Annotated[str, typer.Option(metavar="SQL", help="Events for which this holds count from now on.")] = ...,  # type: ignore[assignment]
+    select: Select = None,
+    exclude: Exclude = None,
     as_json: AsJson = False,
 ) -> None:
     """Decide between events that contradict each other (`on_conflict: quarantine`); the others are set aside."""
     from floodmark.medallion import settle_conflicts
 
     invocation: Invocation = ctx.obj
-    [selected] = invocation.jobs([job])
-    settled = settle_conflicts(selected, keep, invocation.session()(), invocation.store())
+    job = one_job(invocation, words(jobs, select), exclude)
+    with showing(invocation, as_json=as_json), phase("settling", job.name):
+        settled = settle_conflicts(job, keep, invocation.session()(), invocation.store())
     if as_json:
         print_json({"set_aside": settled})
         return
     for sink, count in settled.items():
-        print_line(f"{job}: {counted(count, 'event')} of {sink} set aside")
+        print_line(f"{job.name}: {counted(count, 'event')} of {sink} set aside")
 
 
-def _quarantine(invocation: Invocation, job: str) -> Quarantine:
+def _quarantines(
+    invocation: Invocation,
+    named: Sequence[str],
+    exclude: Sequence[str] | None,
+    console: Literal["stdout", "stderr"] = "stdout",
+) -> list[Quarantine]:
+    """Those of the selected jobs; a stream, which has none, is left out, unless it was named."""
     from floodmark.jobs.quarantine import Quarantine
 
-    _refuse_stream(invocation, job)
-    [selected] = invocation.jobs([job])
-    return Quarantine.of(selected, invocation.session(), invocation.store())
+    for name in named:
+        _refuse_stream(invocation, name)
+    jobs = invocation.jobs(named, exclude=exclude or (), console=console)
+    streams = [job.name for job in invocation.loaded_project().jobs if not job.has_batches]
+    session, store = invocation.session(), invocation.store()
+    return [Quarantine.of(job, session, store) for job in jobs if job.name not in streams]
+
+
+def _console(as_json: bool) -> Literal["stdout", "stderr"]:
+    return "stderr" if as_json else "stdout"
 
 
 def _refuse_stream(invocation: Invocation, name: str) -> None:
@@ -197,13 +236,11 @@ def _change(text: str) -> tuple[str, str]:
     return column.strip(), expression.strip()
 
 
-def _agreed(
-    invocation: Invocation, job: str, selection: Selection, act: str, *, yes: bool, dry_run: bool, quiet: bool
-) -> bool:
+def _agreed(quarantine: Quarantine, selection: Selection, act: str, *, yes: bool, dry_run: bool, quiet: bool) -> bool:
     """Whether to go on, once it was said how many rows are meant."""
     if yes and not dry_run:
         return True
-    rows = _quarantine(invocation, job).count(selection)
+    job, rows = quarantine.job, quarantine.count(selection)
     if dry_run:
         print_json({"would": act, "rows": rows}) if quiet else print_line(f"{job}: would {act} {counted(rows, 'row')}")
         return False

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated
 
@@ -10,8 +10,11 @@ import typer
 
 from floodmark.cli.invocation import Invocation
 from floodmark.cli.output import AsJson, complete_jobs, counted, print_json, print_line, print_table
+from floodmark.cli.progress import showing
 from floodmark.errors import ConfigError, SourceUnreadable
+from floodmark.errors.configuration import did_you_mean, nearest_names
 from floodmark.logs import get_logger
+from floodmark.phases import phase
 from floodmark.probes.rows import (
     SPARK_INSTEAD,
     Filter,
@@ -70,7 +73,9 @@ def show(
             return
         except NeedsSpark as reason:
             log.info("Spark is asked", table=table, reason=str(reason))
-    print_rows(place.rows_by_spark(invocation.session()(), wanted, at), as_json=as_json)
+    with showing(invocation, as_json=as_json), phase("reading", table):
+        rows = place.rows_by_spark(invocation.session()(), wanted, at)
+    print_rows(rows, as_json=as_json)
 
 
 query_app = typer.Typer(add_completion=False)
@@ -89,7 +94,9 @@ def query_(
     project, site = invocation.loaded_project(), invocation.site()
     named = {name: place_named(project, site, name) for name in tables_in(sql)}
     if by_spark or any(place.path is None for place in named.values()):
-        print_rows(query_by_spark(invocation.session()(), named, sql, limit), as_json=as_json)
+        with showing(invocation, as_json=as_json), phase("reading"):
+            answer = query_by_spark(invocation.session()(), named, sql, limit)
+        print_rows(answer, as_json=as_json)
         return
     tables = {name: place.opened() for name, place in named.items()}
     try:
@@ -209,8 +216,14 @@ def place_named(project: Project, site: Site, name: str) -> TablePlace:
             return _place_of(name, chosen, site)
     if "/" in name and (is_url(name) or (site.folder / name / "_delta_log").is_dir()):
         return TablePlace(name, None, site.path(name))
-    known = ", ".join(dict.fromkeys([*tables, *_names_of_sinks(project)]))
-    raise ConfigError(f"no table '{name}'.", hint=f"one of: {known or '(no job fills one)'}")
+    raise no_table(f"no table '{name}'.", name, list(dict.fromkeys([*tables, *_names_of_sinks(project)])))
+
+
+def no_table(message: str, name: str, known: Sequence[str]) -> ConfigError:
+    """A name that no table has, with the nearest one that there is."""
+    near = did_you_mean(nearest_names(name, known))
+    listed = f"one of: {', '.join(known) or '(no job fills one)'}"
+    return ConfigError(message, hint=f"{near} {listed}".strip())
 
 
 def _names_of_sinks(project: Project) -> Iterator[str]:

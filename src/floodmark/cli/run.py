@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import signal
-import sys
 from contextlib import contextmanager, nullcontext
 from dataclasses import replace
 from functools import partial
@@ -12,7 +11,6 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from floodmark.cli.health import AlertBeat
 from floodmark.cli.interruption import STOPPING
 from floodmark.cli.invocation import Invocation
 from floodmark.cli.mistakes import stop_at_mistakes
@@ -32,13 +30,14 @@ from floodmark.cli.output import (
     words,
 )
 from floodmark.cli.plan import with_mills
-from floodmark.cli.progress import Progress, said_in_lines, shown_on_terminal
+from floodmark.cli.progress import LOOPING, Progress, showing
 from floodmark.errors import ConfigError, StoreUnreachable
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
     from contextlib import AbstractContextManager
 
+    from floodmark.cli.health import AlertBeat
     from floodmark.jobs.job import Job
     from floodmark.jobs.retention import Cleaner
     from floodmark.jobs.running import Outcome, Runnable, Runner
@@ -50,7 +49,6 @@ if TYPE_CHECKING:
 
 
 run_app = typer.Typer(add_completion=False)
-LOOPING = "looping; Ctrl-C ends it"
 STATUSES = ("done", "nothing_new", "held_back", "failed", "skipped")
 Start = Annotated[str | None, typer.Option("--from", metavar="VALUE", help="Read from this value on, inclusive.")]
 HIGHEST_PORT = 65535
@@ -84,6 +82,7 @@ def run(
     as_json: AsJson = False,
 ) -> None:
     """Run the jobs, each after those that fill what it reads; one that fails does not stop the others."""
+    from floodmark.cli.health import AlertBeat
     from floodmark.step.work import RunRequest
 
     options = RunRequest(start, full_refresh, max_rows, finish, abandon)
@@ -104,7 +103,7 @@ def run(
             chosen, exclude = failed, None
         console: Literal["stdout", "stderr"] = "stderr" if as_json else "stdout"
         jobs_of = partial(command.invocation.jobs, exclude=exclude or (), console=console)
-        with command.showing(Progress()):  # a module may need Spark while it is imported
+        with showing(command.invocation, as_json=as_json):  # a module may need Spark while it is imported
             built = with_mills(command.invocation, chosen, jobs_of, console)
         if dry_run:
             command.plan(built)
@@ -113,7 +112,7 @@ def run(
             raise ConfigError(
                 "--metrics-addr shows the numbers of a loop.", hint="add --loop, or `floodmark health --metrics`"
             )
-        with command.metrics_at(metrics_addr):
+        with command.metrics_at(metrics_addr, [job.name for job in built]):
             code = command.loop(built, every) if loops else command.once(built)
     raise typer.Exit(code)
 
@@ -167,7 +166,7 @@ class RunCommand:
         from floodmark.patience import stop_on
 
         outcomes: list[Outcome] = []
-        with stop_on(signal.SIGTERM, message=STOPPING) as stopping, self.showing(Progress()):
+        with stop_on(signal.SIGTERM, message=STOPPING) as stopping, self.showing():
             cleaner = self.cleaner()
             for outcome in self.outcomes(jobs, stopping):
                 outcomes.append(outcome)
@@ -199,6 +198,9 @@ class RunCommand:
         own, interrupt = [job for job in jobs if not isinstance(job, MillJob)], self.invocation.session().interrupt
         at_once = SideBySide(runner, stopping.wait, self.at_once, earlier_jobs(own), interrupt).run(own)
         return chain(at_once, run_each(mills, runner, stopping.wait))
+
+    def showing(self, progress: Progress | None = None) -> AbstractContextManager[None]:
+        return showing(self.invocation, as_json=self.as_json, progress=progress)
 
     def loop(self, jobs: Sequence[Runnable], every: str | None) -> int:
         """All jobs at their own beat until a signal comes; the current batch is finished first."""
@@ -261,17 +263,18 @@ class RunCommand:
         print_line(f"{counted(len(receipts), 'job')}: {states or 'none ran'}; {counted(rows, 'row')} read")
 
     @contextmanager
-    def metrics_at(self, address: str | None) -> Iterator[None]:
-        """Show the numbers of this process there as long as it lives."""
+    def metrics_at(self, address: str | None, jobs: Sequence[str]) -> Iterator[None]:
+        """Show the numbers of this process and its jobs there as long as it lives."""
         if address is None:
             yield
             return
         from prometheus_client import start_http_server
 
+        from floodmark.cli.health import stored_numbers
         from floodmark.health.metrics import LoopMetrics
 
         host, port = host_and_port(address)
-        metrics = LoopMetrics()
+        metrics = LoopMetrics(stored_numbers(self.invocation, jobs))
         self.count = metrics.count
         try:
             server, thread = start_http_server(port, host, metrics.registry)
@@ -286,15 +289,6 @@ class RunCommand:
             server.server_close()
             thread.join()
 
-    def showing(self, progress: Progress) -> AbstractContextManager[None]:
-        """A moving line on a terminal; elsewhere a line for what takes long, unless a loop logs what it does."""
-        if self.as_json or self.invocation.logs.level == "error":
-            return nullcontext()
-        if sys.stderr.isatty():
-            progress.work = self.invocation.session().work
-            return shown_on_terminal(progress)
-        return nullcontext() if progress.idle_words else said_in_lines()
-
 
 def listeners_of(invocation: Invocation) -> tuple[RunListener, ...]:
     """Who the project says is to be told of its runs."""
@@ -307,6 +301,19 @@ def listeners_of(invocation: Invocation) -> tuple[RunListener, ...]:
     site = invocation.site()
     parts = [Parts.of_model(job, site) for job in project.jobs]
     return (run_events_of(project.openlineage, parts, site, invocation.store().namespace),)
+
+
+@contextmanager
+def telling_of(invocation: Invocation, job: Job) -> Iterator[Job]:
+    """The job, of whose batches those are told whom the project names, for an act that is no run."""
+    from floodmark.step.listeners import telling
+
+    listeners = listeners_of(invocation)
+    if not listeners:
+        yield job
+        return
+    with telling(listeners, job.name) as with_open_run:
+        yield replace(job, listeners=with_open_run)
 
 
 def host_and_port(address: str) -> tuple[str, int]:

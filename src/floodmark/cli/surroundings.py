@@ -38,7 +38,7 @@ servers_app = typer.Typer(add_completion=False)
 
 @servers_app.command()
 def servers(
-    names: Annotated[list[str] | None, typer.Argument(metavar="[kafka] [postgres]", help="Both, if left out.")] = None,
+    names: Annotated[list[str] | None, typer.Argument(metavar="kafka|postgres", help="Both, if left out.")] = None,
 ) -> None:
     """Start servers on this machine, say where they are, and wait; Ctrl-C stops them and removes their data."""
     # In place of this process: whoever stops it stops them. What is for tests is not imported by the product.

@@ -10,6 +10,7 @@ import typer
 
 from floodmark.cli.invocation import Invocation
 from floodmark.cli.output import AsJson, Exclude, Jobs, Select, print_json, print_line, words
+from floodmark.cli.progress import showing
 from floodmark.errors import ConfigError, JobNotFound
 
 if TYPE_CHECKING:
@@ -28,7 +29,8 @@ def run_cases(
     invocation: Invocation = ctx.obj
     names = [job.name for job in invocation.selected(words(jobs, select), exclude or ())]
     cases = cases_of(invocation, names)
-    results = [(placed, wrong_of(invocation, placed)) for placed in cases]
+    with showing(invocation, as_json=as_json):
+        results = [(placed, wrong_of(invocation, placed)) for placed in cases]
     if as_json:
         print_json({"cases": [_entry(placed, wrong) for placed, wrong in results]})
     else:

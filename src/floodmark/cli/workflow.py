@@ -15,13 +15,16 @@ from floodmark.cli.health import AlertBeat
 from floodmark.cli.interruption import STOPPING
 from floodmark.cli.invocation import Invocation
 from floodmark.cli.output import AsJson, message_and_hint, print_failure, print_json, print_line
+from floodmark.cli.progress import saying
 from floodmark.errors import ConfigError
 from floodmark.health.alerts import Alert, Email, Subscription, send
+from floodmark.jobs.workflow.code import Action, Library
+from floodmark.phases import phase
 
 if TYPE_CHECKING:
-    from floodmark.jobs.workflow.code import Library
-    from floodmark.jobs.workflow.document import Moment, NotifyingPart, Workflow
+    from floodmark.jobs.workflow.document import Moment, NotifyingPart, Task, Workflow
     from floodmark.jobs.workflow.running import TaskEnd, WorkflowResult, WorkflowRun
+    from floodmark.jobs.workflow.surroundings import Surroundings
     from floodmark.step.listeners import RunListener
 
 
@@ -100,6 +103,19 @@ def part(workflow: Workflow, task: str | None, *, with_upstream: bool, with_down
     return above | {key} | (downstream_of(needs, key) if with_downstream else frozenset())
 
 
+class AnnouncedLibrary(Library):
+    """The code of tasks; each says that it runs."""
+
+    def action(self, task: Task) -> Action:
+        do = super().action(task)
+
+        def announce(around: Surroundings) -> str | None:
+            with phase("running", task.task_key):
+                return do(around)
+
+        return announce
+
+
 class WorkflowCommand:
     """One call of `workflow run`: where tasks get their code, session and store, and where their ends are reported."""
 
@@ -119,7 +135,7 @@ class WorkflowCommand:
         """One run; SIGTERM lets the tasks under way finish and skips the rest."""
         from floodmark.patience import stop_on
 
-        with stop_on(signal.SIGTERM, message=STOPPING) as stopping:
+        with stop_on(signal.SIGTERM, message=STOPPING) as stopping, saying(self.invocation, as_json=self.as_json):
             finished = self.workflow_run(stopping.wait).go(chosen)
         self.announce(finished)
         return finished.exit_code
@@ -167,7 +183,6 @@ class WorkflowCommand:
     ) -> Library:
         """The code of the tasks: files beside the workflow and the project, its jobs and its registered functions."""
         from floodmark.jobs.running import Outcome, Runner
-        from floodmark.jobs.workflow.code import Library
         from floodmark.locations import load_name
         from floodmark.step.work import RunRequest
 
@@ -182,7 +197,7 @@ class WorkflowCommand:
         wanted = {key: name for key, name in project.tasks.items() if key in self.workflow.needs()}
         functions = {key: load_name(name, folder) for key, name in wanted.items()}
         folders = tuple(dict.fromkeys((self.file.absolute().parent, folder)))
-        return Library(folders, run_job, names, functions)  # type: ignore[arg-type]
+        return AnnouncedLibrary(folders, run_job, names, functions)  # type: ignore[arg-type]
 
     def report(self, ended: TaskEnd) -> None:
         """A line for each task that ended; a failure goes to stderr as every failure does."""

@@ -41,6 +41,9 @@ class Alert:
     """A notice for somebody. `id` is the same as long as the trouble lasts; `status` says whether it began or ended.
 
     A "note" is no trouble, and its severity is "info".
+
+    >>> Alert("lag:orders", "lag", "orders", "warning", "open", "3 h behind", datetime(2026, 1, 3)).serialize()["time"]
+    '2026-01-03T00:00:00'
     """
 
     id: str
@@ -67,7 +70,12 @@ class Channel(Protocol):
 
 @dataclass(frozen=True)
 class Subscription:
-    """A channel, with what it wants to hear: kinds (none named: all) from a severity on."""
+    """A channel and what it gets: alerts of the kinds in `on` (all, if it names none), from `min_severity` up.
+
+    >>> late = Alert("lag:orders", "lag", "orders", "warning", "open", "3 h behind", datetime(2026, 1, 3))
+    >>> Subscription(AlertLog(), min_severity="critical").wants(late)
+    False
+    """
 
     channel: Channel
     on: tuple[str, ...] = ()
@@ -86,9 +94,13 @@ def announce(
     subscriptions: Sequence[Subscription],
     clock: Callable[[], float] = monotonic,
 ) -> HealthMemory:
-    """Send every channel what it has not heard yet, and give what health remembers from now on.
+    """Send each channel the alerts that it has not got yet, and give what health remembers from now on.
 
-    What a channel could not be sent is sent with the next examination; an end, only to a channel that heard of it.
+    What could not be sent is sent with the next examination. The end of an alert goes to channels that got the alert.
+
+    >>> report = examine(Watch(), fm.stores.open("memory"), datetime.now(timezone.utc))
+    >>> announce(report, HealthMemory(), [Subscription(AlertLog())]).alerts
+    {}
     """
     groups: dict[str, list[Subscription]] = {}
     for each in subscriptions:
@@ -99,7 +111,13 @@ def announce(
 
 
 def judge(report: Report, known: Mapping[str, str]) -> tuple[list[Alert], dict[str, str]]:
-    """What is new to somebody who knows of `known` (alert id → worst severity), and what is known from now on."""
+    """The alerts that are new to somebody who got `known` (worst severity by alert id), and what is known from now on.
+
+    >>> report = Report(datetime(2026, 1, 3), (Finding("lag", "orders", "CRITICAL", "90 h behind", kind="lag"),))
+    >>> new, known = judge(report, known={})
+    >>> [alert.severity for alert in new], judge(report, known)[0]
+    (['critical'], [])
+    """
     now_open = {alert.id: alert for alert in _open(report)}
     new = [alert for alert in now_open.values() if _rank(alert.severity) > _rank(known.get(alert.id))]
     resolved = [
@@ -110,14 +128,25 @@ def judge(report: Report, known: Mapping[str, str]) -> tuple[list[Alert], dict[s
 
 
 def summary(report: Report) -> Alert:
-    """How everything does, in one notice: the worst first, with what may be done."""
+    """The state of everything as one notice: the problems, the worst first, and what to do about them.
+
+    >>> report = Report(datetime(2026, 1, 3), (Finding("lag", "orders", "CRITICAL", "90 h behind", kind="lag"),))
+    >>> send([summary(report)], [Subscription(AlertLog(), on=("summary",))])
+    []
+    """
     bad = [f"{each.subject} {each.check} {each.status}: {each.message}" for each in _troubles(report)]
-    said = "; ".join([f"{report.overall}, {len(report.findings)} findings", *bad, *report.recommendations()])
+    count = "1 finding" if len(report.findings) == 1 else f"{len(report.findings)} findings"
+    said = "; ".join([f"{report.overall}, {count}", *bad, *report.recommendations()])
     return Alert("summary:health", SUMMARY, "health", "info", "note", said, report.timestamp)
 
 
 def send(alerts: Iterable[Alert], subscriptions: Sequence[Subscription]) -> list[str]:
-    """Send to everybody who wants it; a channel that fails is a warning in the log and fails nothing else."""
+    """Send each alert to every channel that takes it, and give the failures; each is also a warning in the log.
+
+    >>> late = Alert("lag:orders", "lag", "orders", "warning", "open", "3 h behind", datetime(2026, 1, 3))
+    >>> send([late], [Subscription(AlertFile(f"{folder}/alerts.jsonl"))])  # the channels that failed
+    []
+    """
     failures = []
     for alert in alerts:
         for each in subscriptions:
@@ -207,6 +236,9 @@ class HealthMemory:
 
     `deliveries` has by channel the alerts that it takes for open, with the worst severity that it heard of; None, where
     an earlier version remembered, which did not keep it.
+
+    >>> HealthMemory(counts={"orders": 120}).counts["orders"]
+    120
     """
 
     counts: Mapping[str, int] = field(default_factory=dict)
@@ -215,14 +247,24 @@ class HealthMemory:
 
 
 def recall(store: MarkStore) -> HealthMemory:
-    """What the last examination left; nothing, if there was none."""
+    """What the last examination remembered; empty, if there was none.
+
+    >>> recall(fm.stores.open("memory")).counts
+    {}
+    """
     extras = (store.read(RECORD) or JobRecord(RECORD)).extras
     stored = extras.health or {}
     return HealthMemory(stored.get("counts", {}), stored.get("alerts", {}), extras.part(DELIVERIES))
 
 
 def remember(store: MarkStore, memory: HealthMemory) -> None:
-    """Keep it for the next one; unchanged, nothing is written."""
+    """Save it for the next examination; if it is unchanged, nothing is written.
+
+    >>> store = fm.stores.open("memory")
+    >>> remember(store, HealthMemory(counts={"orders": 120}))
+    >>> recall(store).counts
+    {'orders': 120}
+    """
     extras = RecordExtras({HEALTH: {"counts": dict(memory.counts), "alerts": dict(memory.alerts)}})
     if memory.deliveries is not None:  # a part of its own: earlier versions read `health` with these two fields only
         extras = extras.with_part(DELIVERIES, {key: dict(known) for key, known in memory.deliveries.items()})
@@ -233,7 +275,10 @@ def remember(store: MarkStore, memory: HealthMemory) -> None:
 class Webhook:
     """A POST of the alert as JSON; `text` is what chat tools show. The address may hold a secret and is never shown.
 
-    `format` slack: the text alone, since Slack and those who speak like it refuse fields that they do not know.
+    `format` slack: the text alone, since Slack, and tools that take its format, refuse fields that they do not know.
+
+    >>> Subscription(Webhook("https://hooks.example.com/T0/B0", format="slack")).channel.describe()
+    'webhook'
     """
 
     url: str
@@ -258,7 +303,11 @@ class Webhook:
 
 @dataclass(frozen=True)
 class Email:
-    """A mail by SMTP: in the clear without a login, over TLS from the first byte, or over TLS that STARTTLS begins."""
+    """A mail by SMTP: in the clear without a login, over TLS from the first byte, or over TLS that STARTTLS begins.
+
+    >>> Email(("data@example.com",), "etl@example.com", "mail", 587, "etl", "secret", security="starttls").describe()
+    'mail to data@example.com'
+    """
 
     to: tuple[str, ...]
     sender: str
@@ -309,7 +358,11 @@ class Email:
 
 @dataclass(frozen=True)
 class AlertFile:
-    """One JSON object per line."""
+    """One JSON object per line.
+
+    >>> Subscription(AlertFile("alerts.jsonl"), min_severity="critical").channel.describe()
+    'file alerts.jsonl'
+    """
 
     path: str
 
@@ -325,7 +378,11 @@ class AlertFile:
 
 @dataclass(frozen=True)
 class AlertLog:
-    """A warning in the log."""
+    """A warning in the log.
+
+    >>> Subscription(AlertLog(), on=("lag",)).channel.describe()
+    'log'
+    """
 
     def describe(self) -> str:
         return "log"

@@ -16,6 +16,7 @@ from floodmark.health.report import HOUR, Finding, JobWatch, Report, SinkUnseen,
 from floodmark.health.tables import TableFacts, TableLooks, freshness, rows_text, table_count
 from floodmark.hwm import Json
 from floodmark.stores.record import VIEWS, JobRecord, Receipt
+from floodmark.stores.run_index import RunEnd, run_ends, runs_since_done
 
 if TYPE_CHECKING:
     from floodmark.health.report import Watch
@@ -46,7 +47,11 @@ def examine(
     """The report of this moment. Raises StoreUnreachable: marks that could not be read are not healthy marks.
 
     `sinks_behind` says of jobs whose sinks were asked which of them lost batches, or gave no answer; `rows_behind`, of
-    those whose sources were asked, how many rows lie above the mark. Who examines again and again keeps `tables`.
+    those whose sources were asked, how many rows lie above the mark. A caller that examines repeatedly keeps `tables`.
+
+    >>> watch = Watch(tables=(TableWatch("orders", f"{folder}/orders"),))
+    >>> examine(watch, fm.stores.open("memory"), datetime.now(timezone.utc)).overall  # no table is there
+    'CRITICAL'
     """
     looks = list(zip(watch.tables, (tables or TableLooks()).look_at_all(watch.tables), strict=True))
     findings = [finding for table, facts in looks for finding in _of_table(table, facts, now, counts_before or {})]
@@ -60,14 +65,20 @@ def examine(
 
 def facts_of(job: str, store: MarkStore) -> JobFacts:
     """What the store has of a job, read as far back as the checks look."""
-    runs = tuple(store.runs(job, RUNS_READ))
-    if len(runs) == RUNS_READ and sum(run.status == "done" for run in runs) <= RUNS_COMPARED:
-        runs = tuple(store.runs(job, RUNS_READ_AT_MOST))
-    return JobFacts(store.read(job), runs, store.last_looked(job))
+    ends = run_ends(store, job, RUNS_READ)
+    if len(ends) == RUNS_READ and sum(end.status == "done" for end in ends) <= RUNS_COMPARED:
+        ends = run_ends(store, job, RUNS_READ_AT_MOST)
+    runs = runs_since_done(store, job, ends)
+    return JobFacts(store.read(job), runs, store.last_looked(job), earlier=tuple(ends[len(runs) :]))
 
 
 def row_counts(report: Report) -> dict[str, int]:
-    """The tables' counts, for the next examination to compare with."""
+    """The tables' counts, for the next examination to compare with.
+
+    >>> watch = Watch(tables=(TableWatch("orders", f"{folder}/orders"),))
+    >>> row_counts(examine(watch, fm.stores.open("memory"), datetime.now(timezone.utc)))  # no table is there yet
+    {}
+    """
     counted = [f for f in report.findings if f.check == "record_counts" and "rows_before" in f.facts]
     return {f.subject: rows for f in counted if isinstance(rows := f.facts["rows"], int)}
 
@@ -100,11 +111,13 @@ def _of_job(job: JobWatch, facts: JobFacts, now: datetime) -> list[Finding]:
 
 @dataclass(frozen=True)
 class JobFacts:
-    """What the store says of a job; `runs` are newest first."""
+    """What the store says of a job; `runs` are newest first, down to the last that is done at least."""
 
     record: JobRecord | None = None
     runs: tuple[Receipt, ...] = ()
     last_look: datetime | None = None
+    earlier: tuple[RunEnd, ...] = ()
+    """Of the runs before those, how they ended."""
     rows_behind: int | None = None
     """What its source has above its mark, where it was asked and can tell."""
 
@@ -235,6 +248,8 @@ def _of_sink(sink: SinkBehind | SinkUnseen) -> Finding:
         return batches_lost(sink)
     subject, advice = f"job {sink.job}, sink {sink.sink}", f"{sink.job}: `floodmark check --select {sink.job}` asks it"
     message = f"could not ask which batches it has: {sink.reason}"
+    if sink.needs_session:  # each run asks it; an alert would stay open for ever
+        return Finding("record_counts", subject, "UNKNOWN", f"{message}; each run asks it", {}, "", advice)
     return Finding("record_counts", subject, "UNKNOWN", message, {}, "sink_behind", advice)
 
 
@@ -284,7 +299,8 @@ def _quality_advice(job: JobWatch, last: Receipt) -> str:
 
 def performance(job: JobWatch, facts: JobFacts) -> Finding | None:
     """Slower than its limit's factor in both seconds and seconds per row, so that a larger batch is not blamed."""
-    done = [run for run in facts.runs if run.status == "done"][: RUNS_COMPARED + 1]
+    ended: tuple[Receipt | RunEnd, ...] = (*facts.runs, *facts.earlier)
+    done = [run for run in ended if run.status == "done"][: RUNS_COMPARED + 1]
     if not done:
         return None
     last, before = done[0], done[1:]

@@ -5,8 +5,8 @@ What nobody recorded is absent, and not 0.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from datetime import datetime
 from itertools import groupby, pairwise
 from typing import TYPE_CHECKING
@@ -15,21 +15,25 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, gene
 from prometheus_client.core import GaugeMetricFamily
 from prometheus_client.registry import Collector
 
+from floodmark.errors import FloodmarkError
 from floodmark.health.checks import JobFacts
 from floodmark.health.report import HOUR
 from floodmark.health.tables import TableFacts, TableLooks
+from floodmark.logs import get_logger
+from floodmark.stores.paged import utc_now
 from floodmark.stores.record import UPKEEP
-from floodmark.stores.run_index import run_ends
+from floodmark.stores.run_index import run_ends, runs_since_done
 
 if TYPE_CHECKING:
     from prometheus_client.metrics_core import Metric
 
-    from floodmark.health.report import JobWatch, Watch
+    from floodmark.health.report import JobWatch, TableWatch, Watch
     from floodmark.stores.contract import MarkStore
     from floodmark.stores.record import Receipt
     from floodmark.stores.run_index import RunEnd
 
 
+log = get_logger(__name__)
 UPKEEPS_READ = 100
 SECONDS = (0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 300, 900, 3600)
 """The buckets of a run's duration."""
@@ -80,9 +84,16 @@ def metrics(
     looks = (tables or TableLooks()).look_at_all(watch.tables)
     of_tables = (sample for facts in looks for sample in _of_table(facts, now))
     of_jobs = (sample for job in watch.jobs for sample in _of_job(job, store, now))
-    behind = (Sample("mark_lag_rows", {"job": job}, rows) for job, rows in (rows_behind or {}).items())
-    found = [*of_tables, *of_jobs, *behind, *_of_upkeep(watch, store)]
-    return sorted(found, key=lambda sample: (sample.name, sorted(sample.labels.items())))
+    found = [*of_tables, *of_jobs, *_behind(rows_behind or {}), *_of_upkeep(watch, store)]
+    return sorted(found, key=_place)
+
+
+def _place(sample: Sample) -> tuple[str, list[tuple[str, str]]]:
+    return sample.name, sorted(sample.labels.items())
+
+
+def _behind(rows_behind: Mapping[str, int]) -> list[Sample]:
+    return [Sample("mark_lag_rows", {"job": job}, rows) for job, rows in rows_behind.items()]
 
 
 @dataclass(frozen=True, eq=False)
@@ -107,11 +118,61 @@ def exposition(samples: Iterable[Sample]) -> str:
     return generate_latest(registry).decode()
 
 
+@dataclass(eq=False)
+class StoredNumbers(Collector):
+    """What the store and the tables tell beside a loop, as its last commits left them.
+
+    A table is looked at once its job has committed: a sink has the rows of a batch before the mark has moved.
+    """
+
+    watch: Watch
+    store: MarkStore
+    tables_of: Mapping[str, Sequence[TableWatch]]
+    """By job, the tables that it fills; those that no job fills are looked at with any."""
+    rows_behind: Callable[[], Mapping[str, int]] = dict
+    now: Callable[[], datetime] = utc_now
+    _looks: TableLooks = field(default_factory=TableLooks)
+    _tables: dict[str, TableFacts] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self._look_at(self.watch.tables)
+
+    def committed(self, job: str) -> None:
+        """A batch of the job is committed."""
+        filled = {table.name for tables in self.tables_of.values() for table in tables}
+        nobodys = [table for table in self.watch.tables if table.name not in filled]
+        self._look_at([*self.tables_of.get(job, ()), *nobodys])
+
+    def collect(self) -> Iterator[Metric]:
+        """For a scraper; a store that cannot be reached has no numbers, and the loop shows its own all the same."""
+        try:
+            samples = sorted(self._samples(), key=_place)
+        except FloodmarkError as error:
+            log.warning("a loop shows its own numbers only", reason=error.message)
+            return
+        yield from Samples(tuple(samples)).collect()
+
+    def _samples(self) -> list[Sample]:
+        now = self.now()
+        of_tables = [sample for facts in list(self._tables.values()) for sample in _of_table(facts, now)]
+        lags = [sample for job in self.watch.jobs for sample in _lag(self._facts(job.name), job.name, now)]
+        return [*of_tables, *lags, *_behind(self.rows_behind()), *_of_upkeep(self.watch, self.store)]
+
+    def _facts(self, job: str) -> JobFacts:
+        return JobFacts(self.store.read(job), (), self.store.last_looked(job))
+
+    def _look_at(self, tables: Sequence[TableWatch]) -> None:
+        self._tables |= {facts.name: facts for facts in self._looks.look_at_all(tables)}
+
+
 class LoopMetrics:
     """What a loop counts while it runs; a number moves only once its batch is committed, or its run has failed."""
 
-    def __init__(self) -> None:
+    def __init__(self, stored: StoredNumbers | None = None) -> None:
         self.registry = CollectorRegistry()
+        self._stored = stored
+        if stored is not None:
+            self.registry.register(stored)
         job = ["job"]
         self._runs = Counter("pipeline_start_count", "runs of this process", job, registry=self.registry)
         self._errors = Counter("pipeline_error_count", "of them, those that failed", job, registry=self.registry)
@@ -152,6 +213,8 @@ class LoopMetrics:
         (self._failed.add if receipt.status == "failed" else self._failed.discard)(job)
         if receipt.status == "done":
             self._count_batch(receipt)
+            if self._stored is not None:
+                self._stored.committed(job)
 
     def _count_batch(self, receipt: Receipt) -> None:
         job = receipt.job
@@ -188,14 +251,17 @@ def _of_job(job: JobWatch, store: MarkStore, now: datetime) -> Iterator[Sample]:
     yield Sample("pipeline_start_count", labels, len(ends))
     yield Sample("pipeline_error_count", labels, sum(end.status == "failed" for end in ends))
     yield Sample("pipeline_retry_count", labels, count_retries(ends))
-    last_done = next((place for place, end in enumerate(ends, start=1) if end.status == "done"), 1)
-    runs = tuple(store.runs(job.name, last_done))
-    facts = JobFacts(store.read(job.name), runs, store.last_looked(job.name))
-    sign, last = facts.last_sign(), facts.last_of("done")
-    if sign is not None:
-        yield Sample("mark_lag_seconds", labels, (now - sign).total_seconds())
+    facts = JobFacts(store.read(job.name), runs_since_done(store, job.name, ends), store.last_looked(job.name))
+    yield from _lag(facts, job.name, now)
+    last = facts.last_of("done")
     if last is not None:
         yield from _of_run(last, labels)
+
+
+def _lag(facts: JobFacts, job: str, now: datetime) -> Iterator[Sample]:
+    sign = facts.last_sign()
+    if sign is not None:
+        yield Sample("mark_lag_seconds", {"job": job}, (now - sign).total_seconds())
 
 
 def count_retries(runs: Sequence[Receipt | RunEnd]) -> int:

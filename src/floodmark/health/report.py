@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -17,12 +18,17 @@ CHECKS: tuple[Check, ...] = (
 )  # fmt: skip
 SEVERITY: tuple[Status, ...] = ("HEALTHY", "UNKNOWN", "WARNING", "CRITICAL")
 HOUR = 3600.0
+SUBJECTS_NAMED = 3
 NOTHING_WATCHED = "there is nothing to look at: add jobs to the project, or tables under `health: {tables: …}`"
 
 
 @dataclass(frozen=True)
 class Limits:
-    """From when on something is not as it should be."""
+    """The limits beyond which a table or a job is not healthy.
+
+    >>> Limits(freshness_seconds=3600, min_rows=1000).count_change
+    0.5
+    """
 
     freshness_seconds: float = 24 * HOUR
     """A table is FRESH below this age, STALE below twice of it, VERY_STALE above."""
@@ -35,7 +41,11 @@ class Limits:
 
 @dataclass(frozen=True)
 class TableWatch:
-    """A Delta table by its folder or address."""
+    """A Delta table by its folder or address.
+
+    >>> TableWatch("orders", "/lake/orders", Limits(freshness_seconds=3600)).where
+    '/lake/orders'
+    """
 
     name: str
     where: str
@@ -44,7 +54,11 @@ class TableWatch:
 
 @dataclass(frozen=True)
 class JobWatch:
-    """A job. `keeps_rows`: every row that it reads is written, refused or dead, so the numbers must agree."""
+    """A job. `keeps_rows`: every row that it reads is written, refused or dead, so the numbers must agree.
+
+    >>> JobWatch("orders", Limits(lag_seconds=3600), keeps_rows=True).limits.lag_seconds
+    3600
+    """
 
     name: str
     limits: Limits = field(default_factory=Limits)
@@ -53,7 +67,11 @@ class JobWatch:
 
 @dataclass(frozen=True)
 class Watch:
-    """All that is looked at."""
+    """What an examination looks at.
+
+    >>> Watch(tables=(TableWatch("orders", "/lake/orders"),), jobs=(JobWatch("orders"),)).limits == Limits()
+    True
+    """
 
     tables: tuple[TableWatch, ...] = ()
     jobs: tuple[JobWatch, ...] = ()
@@ -63,16 +81,21 @@ class Watch:
 
 @dataclass(frozen=True)
 class SinkUnseen:
-    """A sink that could not be asked which batches it has, and why."""
+    """A sink that could not be asked which batches it has, and why; `needs_session`: without Spark it never can."""
 
     job: str
     sink: str
     reason: str
+    needs_session: bool = False
 
 
 @dataclass(frozen=True)
 class Finding:
-    """How one subject does in one check. `kind` is what an alert about it is called, `advice` what one may do."""
+    """The result of one check of one table or job. `kind` is that of its alert, `advice` says what to do.
+
+    >>> Finding("lag", "orders", "CRITICAL", "90 h behind", advice="run the job orders").severity
+    3
+    """
 
     check: Check
     subject: str
@@ -93,7 +116,13 @@ class Finding:
 
 @dataclass(frozen=True)
 class Report:
-    """One examination."""
+    """What one examination found.
+
+    >>> late = Finding("lag", "orders", "CRITICAL", "90 h behind", advice="run the job orders")
+    >>> report = Report(datetime(2026, 1, 3), (late,))
+    >>> report.overall, report.recommendations()
+    ('CRITICAL', ['run the job orders'])
+    """
 
     timestamp: datetime
     findings: tuple[Finding, ...]
@@ -109,6 +138,11 @@ class Report:
         ranked = sorted(self.findings, key=lambda finding: -finding.severity)
         advice = list(dict.fromkeys(f.advice for f in ranked if f.advice and f.status != "HEALTHY"))
         return advice if self.findings else [NOTHING_WATCHED]
+
+    def advice(self) -> list[str]:
+        """As `recommendations`, for people: what is the same for several subjects stands there once."""
+        problems = [each for each in self.findings if each.status != "HEALTHY"]
+        return advice_lines(sorted(problems, key=lambda each: -each.severity)) if self.findings else [NOTHING_WATCHED]
 
     def serialize(self) -> dict[str, Json]:
         """The document that `floodmark health --json` prints."""
@@ -128,3 +162,25 @@ class Report:
 def worst(statuses: Sequence[Status]) -> Status:
     """The worst of them; nothing at all is well."""
     return max(statuses, key=SEVERITY.index, default="HEALTHY")
+
+
+def advice_lines(findings: Sequence[Finding]) -> list[str]:
+    """What may be done, in the order of the findings; what is the same for several subjects, once."""
+    same: dict[str, dict[str, str]] = {}
+    for each in findings:
+        if each.advice:
+            rest = each.advice.removeprefix(f"{each.subject}: ")
+            if each.subject in rest:
+                rest = re.sub(rf"(?<![\w.]){re.escape(each.subject)}(?![\w.])", "NAME", rest)
+            same.setdefault(rest, {})[each.subject] = each.advice
+    return [
+        next(iter(own.values())) if len(own) == 1 else f"{subjects_text(list(own))}: {rest}"
+        for rest, own in same.items()
+    ]
+
+
+def subjects_text(names: Sequence[str]) -> str:
+    """Names, or how many they are and some of them."""
+    if len(names) == 1:
+        return names[0]
+    return f"{len(names):,} ({', '.join(names[:SUBJECTS_NAMED])}{', …' if len(names) > SUBJECTS_NAMED else ''})"

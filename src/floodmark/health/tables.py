@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from floodmark.errors import SourceUnreadable
 from floodmark.health.report import HOUR, Check, Finding, Status, TableWatch
 from floodmark.hwm import Json
-from floodmark.probes.delta import DeltaProbe
+from floodmark.probes.delta import DeltaProbe, rows_in
 
 if TYPE_CHECKING:
     from floodmark.probes.delta import Commit
@@ -82,9 +82,10 @@ class TableLooks:
         known = self._facts.get(table.where)
         if known is not None and known[:2] == (identity, version):
             return replace(known[2], name=table.name)
-        (files, size), rows, last = probe.files_and_bytes(), probe.rows(), last_commit(probe)
+        files, last = probe.files(), last_commit(probe)
+        sizes, rows = files.column("size_bytes").to_pylist(), rows_in(files)
         moment = datetime.fromtimestamp(last.timestamp_ms / 1000, timezone.utc) if last else None
-        facts = TableFacts(table.name, True, moment, rows, rows_before(probe, last, rows), files, size)
+        facts = TableFacts(table.name, True, moment, rows, rows_before(probe, last, rows), len(sizes), sum(sizes))
         self._facts[table.where] = (identity, version, facts)
         return facts
 

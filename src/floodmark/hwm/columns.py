@@ -30,7 +30,12 @@ T = TypeVar("T")
 
 
 class OrderedHWM(HWM[T | None], Generic[T]):
-    """A mark at one value; None means that nothing was read. A kind says how to `read` and `write` a value."""
+    """A mark at one value; None means that nothing was read. A kind says how to `read` and `write` a value.
+
+    >>> mark = fm.hwm.ColumnIntHWM("orders", 10)
+    >>> (mark - 3).value, mark.covers(11)
+    (7, False)
+    """
 
     @abstractmethod
     def read(self, value: object) -> T:
@@ -94,7 +99,12 @@ class OrderedHWM(HWM[T | None], Generic[T]):
 
 
 class ColumnHWM(OrderedHWM[T]):
-    """A mark on a column; `entity` is its table, also spelled `source`, and `expression` the column."""
+    """A mark on a column; `entity` is its table, also spelled `source`, and `expression` the column.
+
+    >>> mark = fm.hwm.ColumnIntHWM("orders", 10, source="shop.orders", expression="id")
+    >>> isinstance(mark, ColumnHWM), mark.entity
+    (True, 'shop.orders')
+    """
 
     entity_alias: ClassVar[str | None] = "source"
 

@@ -87,7 +87,11 @@ _EMPTY: FrozenMap[str, FileStat | None] = FrozenMap()
 
 
 class FileStat(NamedTuple):
-    """What tells a rewritten file from the one that was read: its size in bytes, and nanoseconds since 1970."""
+    """What tells a rewritten file from the one that was read: its size in bytes, and nanoseconds since 1970.
+
+    >>> FileStat(size=120, modified_ns=1_767_225_600_000_000_000) == FileStat(121, 1_767_225_600_000_000_000)
+    False
+    """
 
     size: int
     modified_ns: int
@@ -204,7 +208,11 @@ _LAST = to_nanoseconds(datetime.max.replace(tzinfo=timezone.utc)) + 999
 
 
 class FileMoment(NamedTuple):
-    """A file in the order of modification: nanoseconds since 1970, then the path; without one, every file of then."""
+    """A file in the order of modification: nanoseconds since 1970, then the path; without one, every file of then.
+
+    >>> FileMoment(1_767_225_600_000_000_000, "/incoming/a.csv").modified.isoformat()
+    '2026-01-01T00:00:00+00:00'
+    """
 
     modified_ns: int
     path: str | None = None

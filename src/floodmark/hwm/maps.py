@@ -20,7 +20,13 @@ V = TypeVar("V")
 
 @dataclass(frozen=True, eq=False, repr=False)
 class FrozenMap(Mapping[K, V]):
-    """The entries of a map as they were when it was made: equal to a plain dict with the same ones, and hashable."""
+    """The entries of a map as they were when it was made: equal to a plain dict with the same ones, and hashable.
+
+    >>> older = FrozenMap({0: 7})
+    >>> newer = older.plus({1: 3})
+    >>> newer == {0: 7, 1: 3}, newer.entries_since(older)
+    (True, {1: 3})
+    """
 
     entries: InitVar[Mapping[K, V] | None] = None
     _entries: dict[K, V] = field(init=False, default_factory=dict)
@@ -93,6 +99,10 @@ class KeyValueHWM(HWM[FrozenMap[int, V]], Generic[V]):
     """A value for each key. The higher value of a key wins, and a key that an update does not name stays.
 
     `entity` is what the keys belong to, also spelled `topic`. Your own kind says how to `read` and `write` a value.
+
+    >>> mark = fm.hwm.KeyValueIntHWM("events", {0: 7, 1: 3}, topic="events")
+    >>> mark.update({0: 5, 1: 4}).dump()
+    {'0': 7, '1': 4}
     """
 
     entity_alias: ClassVar[str | None] = "topic"

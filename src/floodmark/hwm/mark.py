@@ -28,7 +28,14 @@ _kinds: dict[str, type[HWM[Any]]] = {}
 
 
 def register(kind: Kind) -> Kind:
-    """Make a kind known to every store by its wire type, the class attribute `kind`."""
+    """Make a kind known to every store by its wire type, the class attribute `kind`.
+
+    >>> @register
+    ... class SequenceHWM(fm.hwm.ColumnIntHWM):
+    ...     kind = "sequence"
+    >>> deserialize(SequenceHWM("orders", 7).serialize()).value
+    7
+    """
     name = getattr(kind, "kind", None)
     if not isinstance(name, str) or not name:
         raise ConfigError(f"{kind.__name__} has no wire type.", hint='add `kind: ClassVar[str] = "my_kind"` to it')
@@ -40,7 +47,11 @@ def register(kind: Kind) -> Kind:
 
 
 def kind_of(name: str) -> type[HWM[Any]]:
-    """The class that was registered for a wire type; raises UnknownKind."""
+    """The class that was registered for a wire type; raises UnknownKind.
+
+    >>> kind_of("column_int")("orders", 7).value
+    7
+    """
     if name not in _kinds:
         raise UnknownKind("mark type", str(name), known=list(_kinds))
     return _kinds[name]
@@ -60,6 +71,10 @@ class HWM(ABC, Generic[V]):
 
     Every act returns a mark and leaves this one alone. `entity` is what was read (a table, a topic, a directory),
     `expression` by which of its columns. Two marks are equal if all but `modified_time` is.
+
+    >>> mark = fm.hwm.ColumnIntHWM("orders", 10, expression="id")
+    >>> mark.update(15).value, mark.update(7).value, mark.covers(9)
+    (15, 10, True)
     """
 
     kind: ClassVar[str]
@@ -237,7 +252,12 @@ def deserialize(stored: Mapping[str, Any]) -> HWM[Any]:
 
 @runtime_checkable
 class Itemised(Protocol):
-    """A mark whose value is a set of named items, so that a store can keep the added ones alone."""
+    """A mark whose value is a set of named items, so that a store can keep the added ones alone.
+
+    >>> mark = fm.hwm.FileListHWM("files", ["/in/a.json"], directory="/in")
+    >>> isinstance(mark, Itemised), isinstance(fm.hwm.ColumnIntHWM("orders", 7), Itemised)
+    (True, False)
+    """
 
     def items(self) -> Mapping[str, Json]:
         """Every item by its name; the mark is `with_items({})` and these."""
@@ -248,7 +268,13 @@ class Itemised(Protocol):
 
 @runtime_checkable
 class Growing(Itemised, Protocol):
-    """An itemised mark that can tell what it has beyond an older one without walking through all of both."""
+    """An itemised mark that can tell what it has beyond an older one without walking through all of both.
+
+    >>> older = fm.hwm.FileListHWM("files", ["/in/a.json"], directory="/in")
+    >>> newer = older.update(["/in/b.json"])
+    >>> isinstance(newer, Growing), newer.count(), list(newer.items_since(older))
+    (True, 2, ['/in/b.json'])
+    """
 
     def count(self) -> int:
         """How many items it has."""
@@ -265,6 +291,11 @@ class Span:
 
     `detail` is what the source needs to read exactly these rows again (a list of files, a pinned version).
     The mark after the batch is `mark.update(upto.value)`, so `upto` of an itemised kind names only what is new.
+
+    >>> orders = fm.hwm.ColumnIntHWM("orders", 7)
+    >>> span = Span(after=orders, upto=orders.update(9))
+    >>> span.after.value, span.upto.value
+    (7, 9)
     """
 
     after: HWM[Any] | None
@@ -282,7 +313,12 @@ class Span:
 
 
 def digest(spans: Mapping[str, Span]) -> str:
-    """A short text that two batches share only if they read the same rows."""
+    """A short text that two batches share only if they read the same rows.
+
+    >>> first = Span(None, fm.hwm.ColumnIntHWM("orders", 7))
+    >>> digest({"source": first}) == digest({"source": first})
+    True
+    """
 
     def without_time(span: Span) -> dict[str, Json]:
         stored: dict[str, Any] = span.serialize()
@@ -295,17 +331,29 @@ def digest(spans: Mapping[str, Span]) -> str:
 
 
 def signed_digest(plain: str, owner: str | None) -> str:
-    """The digest of a batch with the identity of the record that it is of, if it has one."""
+    """The digest of a batch with the identity of the record that it is of, if it has one.
+
+    >>> signed_digest("5d41402abc4b2a76", "a1b2")
+    '5d41402abc4b2a76@a1b2'
+    """
     return f"{plain}{OWNER}{owner}" if owner else plain
 
 
 def owner_in(signed: str | None) -> str | None:
-    """The identity in a digest; None, where it has none."""
+    """The identity in a digest; None, where it has none.
+
+    >>> owner_in(signed_digest("5d41402abc4b2a76", "a1b2"))
+    'a1b2'
+    """
     return (signed or "").partition(OWNER)[2] or None
 
 
 def is_same_batch(recorded: str | None, intended: str) -> bool:
-    """Whether a digest that was recorded can be that of the batch: one without an identity is an earlier version's."""
+    """Whether a digest that was recorded can be that of the batch: one without an identity is an earlier version's.
+
+    >>> is_same_batch("5d41402abc4b2a76", signed_digest("5d41402abc4b2a76", "a1b2"))
+    True
+    """
     return recorded is None or recorded in (intended, intended.partition(OWNER)[0])
 
 

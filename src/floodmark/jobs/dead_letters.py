@@ -75,6 +75,11 @@ def replay_letters(job: Job, ids: Sequence[str], session: Session, store: MarkSt
 
     Of the receipt, `rows_read` is how many letters were run and `rows_dead` how many failed again. A replay that was
     killed is finished first. Raises ConfigError for a job whose letters cannot be run by themselves.
+
+    >>> orders = fm.sources.Files(folder, schema="id long")
+    >>> job = fm.Job("orders", orders, [fm.testing.ListSink()], dead_letters=f"{folder}/dead")
+    >>> replay_letters(job, [], lambda: spark, fm.stores.open("memory")).rows_read  # none is open
+    0
     """
     plain = job.step(session, store, RunRequest())
     work = plain.work

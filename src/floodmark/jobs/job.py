@@ -25,6 +25,7 @@ from floodmark.spark.session import session_of
 from floodmark.step import Function, Identity, RunRequest, Sql, Step, Transform, Work
 from floodmark.step.engine import LastSeen
 from floodmark.step.intents import named_as_begun
+from floodmark.step.listeners import RunListener
 from floodmark.step.looking import Outlook, marks_after, read_ledgers
 from floodmark.step.run import accept_sinks, reset_marks, set_mark
 from floodmark.step.work import OnSchemaChange, TransformMaker, display_marks, with_stored_rows, without_repeats
@@ -85,6 +86,8 @@ class Job:
     quarantine: str | None = None
     tags: Sequence[str] = ()
     last_seen: LastSeen = field(default_factory=LastSeen, compare=False, repr=False)
+    listeners: Sequence[RunListener] = field(default=(), compare=False, repr=False)
+    """Told of each batch that the job writes, also for a backfill, a repair or a replay."""
 
     def __post_init__(self) -> None:
         require_name("job", self.name)
@@ -225,6 +228,7 @@ class Job:
 
     def step(self, spark: SparkSession | Session | None, store: MarkStore | None, request: RunRequest) -> Step:
         opened = store or stores.open(DEFAULT_STORE)
+        request = replace(request, listeners=request.listeners or tuple(self.listeners))
         return Step(opened, session_of(spark), self.work(opened), request, last_seen=self.last_seen)
 
     def quarantine_sink(self, store: MarkStore) -> Delta:
@@ -278,7 +282,13 @@ def rules_of_sinks(sinks: Sequence[Sink]) -> Iterator[NotNull]:
 
 @dataclass(frozen=True, repr=False)
 class Plan:
-    """Marks from and to, rows expected (None: not known before they are read), and what would change on the way."""
+    """Marks from and to, rows expected (None: not known before they are read), and what would change on the way.
+
+    >>> job = fm.Job("orders", fm.testing.RowsSource([{"id": 1}], "id long"), [fm.testing.ListSink()])
+    >>> plan = job.plan(store=fm.stores.open("memory"))
+    >>> plan.has_work, plan.mark_before, plan.mark_after, plan.expected_rows
+    (True, None, 1, 1)
+    """
 
     job: str
     mark_before: Json

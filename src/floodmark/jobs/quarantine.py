@@ -44,7 +44,11 @@ ID = re.compile(r"[0-9a-f][0-9a-f-]{3,35}")
 
 @dataclass(frozen=True)
 class Selection:
-    """Which rows of a quarantine are meant: all of these have to hold; nothing given is every row."""
+    """Which rows of a quarantine are meant: all of these have to hold; nothing given is every row.
+
+    >>> Selection(rule="not_null_id").sql()
+    "true and array_contains(reasons, 'not_null_id')"
+    """
 
     ids: Sequence[str] = ()
     rule: str | None = None
@@ -164,6 +168,16 @@ def replay(
     """Write open rows to the job's sinks, each once; `changes` are columns and the expressions they become first.
 
     Rows that break a rule even so stay where they are. Raises LeaseHeld while a run works on the job.
+
+    >>> source, sink = fm.testing.RowsSource([{"id": 1, "amount": -5}], "id long, amount long"), fm.testing.ListSink()
+    >>> rules, aside = [fm.rules.check("amount >= 0", action="quarantine")], f"{folder}/aside"
+    >>> job = fm.Job("orders", source, [sink], rules=rules, quarantine=aside, spool=f"{folder}/spool")
+    >>> store = fm.stores.open("memory")
+    >>> job.run(spark, store).rows_quarantined
+    1
+    >>> result = replay(job, Selection(), {"amount": "abs(amount)"}, lambda: spark, store)
+    >>> sink.rows
+    [{'id': 1, 'amount': 5}]
     """
     earlier = finish_claims(job, session, store)
     plain = job.step(session, store, RunRequest())

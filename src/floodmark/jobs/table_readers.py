@@ -51,12 +51,20 @@ class SeveralTables(Protocol):
 
 
 def reads(job: TableJob) -> frozenset[str]:
-    """The Delta tables that a job reads, by path or name in the catalog."""
+    """The Delta tables that a job reads, by path or name in the catalog.
+
+    >>> reads(fm.Job("silver", fm.sources.Delta("/lake/raw"), [fm.sinks.Delta("/lake/orders")]))
+    frozenset({'/lake/raw'})
+    """
     return frozenset(str(place) for source in job.sources for _, place in _places(source))
 
 
 def fills(job: TableJob) -> frozenset[str]:
-    """The Delta tables that a job fills, called as `reads` does."""
+    """The Delta tables that a job fills, called as `reads` does.
+
+    >>> fills(fm.Job("silver", fm.sources.Delta("/lake/raw"), [fm.sinks.Delta("/lake/orders")]))
+    frozenset({'/lake/orders'})
+    """
     tables = [table for sink in job.sinks if isinstance(sink, OnDelta) for table in sink.tables()]
     return frozenset(str(DeltaPlace(table.path, table.table)) for table in tables)
 
@@ -71,7 +79,16 @@ def needs_between(
     reads: Mapping[str, frozenset[Table] | set[Table]], fills: Mapping[str, frozenset[Table] | set[Table]]
 ) -> dict[str, tuple[str, ...]]:
     """By job: the others that fill what it reads, whatever the tables are called by."""
-    return {job: tuple(other for other in fills if other != job and fills[other] & reads[job]) for job in reads}
+    fillers: dict[Table, list[str]] = {}
+    for job, tables in fills.items():
+        for table in tables:
+            fillers.setdefault(table, []).append(job)
+    places = {job: place for place, job in enumerate(fills)}
+
+    def upstream(job: str) -> set[str]:
+        return {other for table in reads[job] for other in fillers.get(table, ()) if other != job}
+
+    return {job: tuple(sorted(upstream(job), key=places.__getitem__)) for job in reads}
 
 
 def order(needs: Mapping[str, Collection[str]]) -> list[str]:

@@ -25,7 +25,11 @@ CONTAINER_FIRST = ("abfss", "az")
 
 @dataclass(frozen=True)
 class Dataset:
-    """A table, a topic, a folder of files: with_names as OpenLineage names it, so that tools know it again."""
+    """A table, a topic, a folder of files, named as OpenLineage does, so that tools know it again.
+
+    >>> str(Dataset("file", "/lake/orders")), str(Dataset("kafka://broker:9092", "orders"))
+    ('/lake/orders', 'kafka://broker:9092/orders')
+    """
 
     namespace: str
     name: str
@@ -36,7 +40,12 @@ class Dataset:
 
 @dataclass(frozen=True)
 class Origin:
-    """A column of a dataset from which a value is made."""
+    """A column of a dataset from which a value is made.
+
+    >>> amount = Origin(Dataset("file", "/lake/orders"), "amount")
+    >>> amount.how, amount.after_step("computed").how
+    ('as it is', 'computed')
+    """
 
     dataset: Dataset
     column: str
@@ -49,7 +58,12 @@ class Origin:
 
 @dataclass(frozen=True)
 class Influence:
-    """A column that decides which rows there are, or in which order, and is in none of their values."""
+    """A column that decides which rows there are, or in which order, and is in none of their values.
+
+    >>> paid = Influence(Dataset("file", "/lake/orders"), "status", "filter")  # of `WHERE status = 'paid'`
+    >>> paid.column
+    'status'
+    """
 
     dataset: Dataset
     column: str
@@ -70,7 +84,12 @@ Origins: TypeAlias = tuple[Origin, ...]
 
 @dataclass(frozen=True)
 class Relation:
-    """Rows with the origins of their columns. With a `rest`, there are more columns than those listed."""
+    """Rows with the origins of their columns. With a `rest`, there are more columns than those listed.
+
+    >>> orders = Relation.of(Dataset("file", "/lake/orders"), ["id", "amount"])
+    >>> [origin.column for origin in orders.origins("amount")]
+    ['amount']
+    """
 
     datasets: tuple[Dataset, ...] = ()
     columns: Mapping[str, Origins] = field(default_factory=dict)

@@ -38,7 +38,11 @@ BY_NAME = "by name: what is done to the column on the way was not read"
 
 @dataclass(frozen=True)
 class Point:
-    """A dataset, or one column of it."""
+    """A dataset, or one column of it.
+
+    >>> str(Point(Dataset("file", "/lake/orders"), "amount"))
+    '/lake/orders.amount'
+    """
 
     dataset: Dataset
     column: str | None = None
@@ -52,7 +56,12 @@ class Point:
 
 @dataclass(frozen=True)
 class Hop:
-    """A point that another one comes from, or goes to, by a job; `how` is empty between whole tables."""
+    """A point that another one comes from, or goes to, by a job; `how` is empty between whole tables.
+
+    >>> lineage = lineage_of([fm.Job("silver", fm.sources.Delta("/lake/raw"), [fm.sinks.Delta("/lake/orders")])])
+    >>> [(str(hop.point), hop.job) for hop in lineage.upstream(lineage.point("orders"))]
+    [('/lake/raw', 'silver')]
+    """
 
     point: Point
     job: str
@@ -65,7 +74,12 @@ Nearby: TypeAlias = Callable[[Flow, Point], Iterator[Hop]]
 
 @dataclass(frozen=True)
 class Lineage:
-    """The flows of a project, each after those that fill what it reads."""
+    """The flows of a project, each after those that fill what it reads.
+
+    >>> lineage = lineage_of([fm.Job("silver", fm.sources.Delta("/lake/raw"), [fm.sinks.Delta("/lake/orders")])])
+    >>> [str(dataset) for dataset in lineage.datasets()]
+    ['/lake/raw', '/lake/orders']
+    """
 
     flows: tuple[Flow, ...] = field(default=())
 
@@ -121,7 +135,13 @@ class Lineage:
 def lineage_of(jobs: Iterable[Job | Parts], columns: Columns | None = None) -> Lineage:
     """The lineage of jobs, from what they say of themselves and from the logs of local Delta tables: no JVM.
 
-    Who looks again and again gives the `columns` that are known. Raises ConfigError if the SQL of one cannot be parsed.
+    Repeated calls can pass on the `columns` that are known. Raises ConfigError if the SQL of one cannot be parsed.
+
+    >>> query = "SELECT id, cents / 100 AS amount FROM source"
+    >>> silver = fm.Job("silver", fm.sources.Delta("/lake/raw"), [fm.sinks.Delta("/lake/orders")], transform=query)
+    >>> lineage = lineage_of([silver])
+    >>> [str(hop.point) for hop in lineage.upstream(lineage.point("orders.amount"))]
+    ['/lake/raw.cents']
     """
     parts = [job if isinstance(job, Parts) else Parts.of_job(job) for job in jobs]
     by_name, columns = {each.name: each for each in parts}, columns or Columns()
@@ -133,7 +153,13 @@ def lineage_of(jobs: Iterable[Job | Parts], columns: Columns | None = None) -> L
 
 
 def needed_jobs(jobs: Iterable[Job | Parts]) -> dict[str, tuple[str, ...]]:
-    """By job: those that fill what it reads."""
+    """By job: those that fill what it reads.
+
+    >>> bronze = fm.Job("bronze", fm.sources.Files("/in", schema="id long"), [fm.sinks.Delta("/lake/raw")])
+    >>> silver = fm.Job("silver", fm.sources.Delta("/lake/raw"), [fm.sinks.Delta("/lake/orders")])
+    >>> needed_jobs([silver, bronze])
+    {'silver': ('bronze',), 'bronze': ()}
+    """
     parts = [job if isinstance(job, Parts) else Parts.of_job(job) for job in jobs]
     reads = {each.name: inputs_of(each) for each in parts}
     fills = {each.name: {dataset_of(sink) for sink in each.sinks if _is_shared(sink)} for each in parts}
@@ -145,6 +171,11 @@ def earlier_jobs(jobs: Sequence[Job | Parts]) -> dict[str, tuple[str, ...]]:
 
     So jobs side by side find the tables as they would one after the other. What a Python function reads by itself is
     not known.
+
+    >>> first = fm.Job("first", fm.sources.Files("/a", schema="id long"), [fm.sinks.Delta("/lake/raw")])
+    >>> second = fm.Job("second", fm.sources.Files("/b", schema="id long"), [fm.sinks.Delta("/lake/raw")])
+    >>> earlier_jobs([first, second])
+    {'first': (), 'second': ('first',)}
     """
     parts = [job if isinstance(job, Parts) else Parts.of_job(job) for job in jobs]
     tables = [
@@ -165,21 +196,24 @@ def _is_shared(sink: object) -> bool:
 class Columns:
     """The columns of datasets: as jobs were found to fill them, and as the table's log has them."""
 
-    filled: dict[Dataset, list[Relation]] = field(default_factory=dict)
+    filled: dict[Dataset, dict[str, None]] = field(default_factory=dict)
+    open: set[Dataset] = field(default_factory=set)
+    """Of those filled, the ones that may get columns which nobody listed."""
     stored: dict[Dataset, list[str] | None] = field(default_factory=dict)
     read: Callable[[str], list[str] | None] | None = None
     """The columns of the table in a folder of this machine (lineage goes to no network); None: by a look at its log."""
 
     def learn(self, flow: Flow) -> None:
         for dataset, rows in flow.outputs.items():
-            self.filled.setdefault(dataset, []).append(rows)
+            self.filled.setdefault(dataset, {}).update(dict.fromkeys(rows.columns))
+            if rows.rest:
+                self.open.add(dataset)
 
     def of(self, dataset: Dataset) -> list[str] | None:
         if dataset not in self.stored:
             self.stored[dataset] = (self.read or columns_in_log)(dataset.name) if dataset.namespace == "file" else None
-        stored, filled = self.stored[dataset], self.filled.get(dataset, [])
-        listed = [name for rows in filled for name in rows.columns]
-        is_whole = stored is not None or (listed and not any(rows.rest for rows in filled))
+        stored, listed = self.stored[dataset], self.filled.get(dataset, {})
+        is_whole = stored is not None or (listed and dataset not in self.open)
         return list(dict.fromkeys([*(stored or ()), *listed])) if is_whole else None
 
 

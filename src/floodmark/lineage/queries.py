@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from functools import reduce
+from functools import lru_cache, reduce
 
 from sqlglot import exp
 from sqlglot.errors import SqlglotError
@@ -19,18 +19,25 @@ Elsewhere = Callable[[str], Relation]
 """What stands for a table that is not among them, by its dotted name."""
 
 DECIDING: Mapping[str, Indirect] = {"where": "filter", "having": "filter", "qualify": "filter", "group": "group"}
+TREES_KEPT = 1024
 ORDERING = ("order", "sort", "cluster", "distribute")
 
 
 def columns_of(sql: str, tables: Tables, elsewhere: Elsewhere, dialect: str = "spark") -> Relation:
     """The rows that a query gives. Raises ConfigError if it cannot be parsed."""
     try:
-        tree = parse_sql(sql, read=dialect)
+        tree = query_tree(sql, dialect)
         return QueryReader({name.lower(): table for name, table in tables.items()}, elsewhere).query(tree)
     except SqlglotError as error:
         raise ConfigError("the SQL cannot be parsed.", hint="floodmark lint says where") from error
     except RecursionError:
         raise ConfigError("the SQL has too many parts in each other.", hint="split the query") from None
+
+
+@lru_cache(maxsize=TREES_KEPT)
+def query_tree(sql: str, dialect: str) -> exp.Expr:
+    """The query, parsed once for all who only read it: lineage looks at each for its tables, and then for columns."""
+    return parse_sql(sql, read=dialect)
 
 
 def expression_origins(sql: str, row: Relation) -> Origins:

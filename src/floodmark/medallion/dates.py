@@ -20,6 +20,10 @@ def date_sk(rows: DataFrame, column: str, zone: str) -> Column:
     """The day of a column as yyyyMMdd: a timestamp's day in `zone`, whatever zone the session has.
 
     A date, and a timestamp without a zone, have their day already.
+
+    >>> rows = spark.sql("SELECT TIMESTAMP'2026-01-02 23:30:00Z' AS moment")
+    >>> rows.select(date_sk(rows, "moment", "Europe/Paris").alias("date_sk")).first()
+    Row(date_sk=20260103)
     """
     from pyspark.sql import functions as F
 
@@ -34,6 +38,10 @@ def local_time(moment: Column, zone: str) -> Column:
     """What a clock in the zone shows at a timestamp, to the second.
 
     Casts would ask the session's zone, and lose an hour where its clocks are set back: so it is counted from 1970.
+
+    >>> rows = spark.sql("SELECT TIMESTAMP'2026-01-02 23:30:00Z' AS moment")
+    >>> rows.select(local_time(rows.moment, "Europe/Paris").alias("clock")).first().clock.isoformat()
+    '2026-01-03T00:30:00'
     """
     from pyspark.sql import functions as F
 
@@ -44,7 +52,12 @@ def local_time(moment: Column, zone: str) -> Column:
 
 
 def date_rows(spark: SparkSession, first: date, last: date) -> DataFrame:
-    """The date dimension from one day to another, both included; weeks and weekdays as ISO 8601 counts them."""
+    """The date dimension from one day to another, both included; weeks and weekdays as ISO 8601 counts them.
+
+    >>> days = date_rows(spark, date(2026, 1, 1), date(2026, 12, 31))
+    >>> days.count(), days.first().date_sk
+    (365, 20260101)
+    """
     from pyspark.sql import functions as F
 
     days = F.sequence(F.lit(first), F.lit(last))
@@ -72,6 +85,9 @@ def dates_for(rows: DataFrame, column: str = DATE_SK) -> DataFrame:
     """The date dimension for all years that the rows touch: the transform of a job that merges it by `date_sk`.
 
     The dimension grows with the data that way, in whole years; rows without a date ask for none.
+
+    >>> dates_for(spark.sql("SELECT 20260103 AS date_sk")).count()
+    365
     """
     from pyspark.sql import functions as F
 
@@ -88,6 +104,10 @@ def extend_dates(spark: SparkSession, rows: DataFrame, path: str, column: str = 
     """Add the days of the years that the rows touch and the table at `path` lacks; returns how many were added.
 
     Nothing is committed where nothing is missing.
+
+    >>> orders = spark.sql("SELECT 20260103 AS date_sk")
+    >>> extend_dates(spark, orders, f"{folder}/dates"), extend_dates(spark, orders, f"{folder}/dates")
+    (365, 0)
     """
     from floodmark.locations import absolute
     from floodmark.probes.delta import DeltaProbe

@@ -59,6 +59,16 @@ def dimension(
     Several jobs may fill one dimension, each with members of its own.
     A version that a late event moves gets another key. With `keep_superseded` its old row stays, with the new key as
     its `successor`, for facts that were built before and are frozen; `current_members` leaves such rows out.
+
+    >>> dimension(
+    ...     "customers",
+    ...     source="/lake/silver",
+    ...     path="/lake/customers",
+    ...     key="customer_sk",
+    ...     natural=["customer"],
+    ...     columns={"customer": "id", "name": "name"},
+    ... )
+    Job(customers: Delta /lake/silver → delta table /lake/customers)
     """
     members = Members(key, tuple(natural), dict(columns), versions, keep_superseded)
     table = members_table(path, key=(key,), name=name, partition_by=partition_by, cluster_by=cluster_by)
@@ -155,6 +165,10 @@ def surrogate_key(rows: DataFrame, columns: Sequence[str]) -> Column:
 
     Each value goes in with its place, so that NULL and an empty text, or two values that change places, differ. It goes
     in as text, so that a wider type of the same value keeps its key; a moment as a number, so that no zone matters.
+
+    >>> people = spark.sql("SELECT 'a' AS id, 1 AS region")
+    >>> people.select(surrogate_key(people, ["id", "region"]).alias("person_sk")).first().person_sk > 0
+    True
     """
     from pyspark.sql import functions as F
 
@@ -168,13 +182,23 @@ def surrogate_key(rows: DataFrame, columns: Sequence[str]) -> Column:
 
 def with_key(rows: DataFrame, name: str, natural: Sequence[str], *, versions: bool = True) -> DataFrame:
     """The rows of a dimension with their surrogate key in front: of the natural key, and of `valid_from` if it has
-    versions."""
+    versions.
+
+    >>> people = spark.sql("SELECT 'a' AS id, 'Ann' AS name")
+    >>> with_key(people, "person_sk", ["id"], versions=False).columns
+    ['person_sk', 'id', 'name']
+    """
     columns = (*natural, VALID_FROM) if versions else tuple(natural)
     return rows.select(surrogate_key(rows, columns).alias(name), *map(quote, rows.columns))
 
 
 def with_unknown(rows: DataFrame, name: str) -> DataFrame:
-    """The dimension with the member for "not known": its key is -1, everything else is NULL."""
+    """The dimension with the member for "not known": its key is -1, everything else is NULL.
+
+    >>> people = with_key(spark.sql("SELECT 'a' AS id"), "person_sk", ["id"], versions=False)
+    >>> [row.id for row in with_unknown(people, "person_sk").where("person_sk = -1").collect()]
+    [None]
+    """
     return rows.unionByName(unknown_member(rows, name))
 
 
@@ -188,7 +212,12 @@ def unknown_member(rows: DataFrame, name: str) -> DataFrame:
 
 
 def require_distinct(rows: DataFrame, name: str) -> DataFrame:
-    """The rows again, after a look that no key is there twice. Raises KeysCollide, which names one."""
+    """The rows again, after a look that no key is there twice. Raises KeysCollide, which names one.
+
+    >>> require_distinct(spark.sql("SELECT 1 AS id UNION ALL SELECT 1"), "id")
+    Traceback (most recent call last):
+    floodmark.errors.data.KeysCollide: ...
+    """
     from pyspark.sql import functions as F
 
     twice = rows.groupBy(quote(name)).agg(F.count(F.lit(1)).alias("n")).where("n > 1").limit(1).collect()
@@ -201,6 +230,9 @@ def current_members(rows: DataFrame) -> DataFrame:
     """A dimension without the versions that are no longer so; any other table as it is.
 
     Lookups of facts and as-of joins read a dimension through this.
+
+    >>> current_members(spark.sql("SELECT 7 AS person_sk, 'a' AS id")).count()
+    1
     """
     return rows.where(f"{SUCCESSOR} IS NULL") if has_superseded(rows) else rows
 
@@ -216,6 +248,12 @@ def with_superseded(rows: DataFrame, held: DataFrame, name: str, natural: Sequen
 
     `held` is the dimension as it was, with its `successor` column from the second time on. A late event moves the
     start of a version and so its key; facts that were built before still have the old one.
+
+    >>> query = "SELECT 'a' AS id, DATE'%s' AS valid_from, DATE'9999-01-01' AS valid_to, true AS is_current"
+    >>> before = with_key(spark.sql(query % "2026-01-05"), "person_sk", ["id"])
+    >>> now = with_key(spark.sql(query % "2026-01-02"), "person_sk", ["id"])  # a late event moved its start
+    >>> with_superseded(now, before, "person_sk", ["id"]).where("successor IS NOT NULL").count()
+    1
     """
     from pyspark.sql import functions as F
 
@@ -236,6 +274,12 @@ def asof(
 
     `on` pairs the facts' columns with the versions'; `take` names the versions' columns and what they are called
     here. A fact without a partner is kept, with NULL.
+
+    >>> prices = spark.sql("SELECT 'a' AS sku, 10 AS price, 1 AS valid_from, 5 AS valid_to")
+    >>> orders = spark.sql("SELECT 'a' AS item, 3 AS day UNION ALL SELECT 'a', 7")
+    >>> priced = asof(orders, prices, on={"item": "sku"}, at="day", take={"price": "price"})
+    >>> sorted((row["day"], row["price"]) for row in priced.collect())
+    [(3, 10), (7, None)]
     """
     return facts.join(_partners(versions, on, take), _is_partner(on, at), "left").select(
         *map(quote, facts.columns), *map(quote, take.values())
@@ -243,7 +287,14 @@ def asof(
 
 
 def asof_key(facts: DataFrame, dimension: DataFrame, *, on: Mapping[str, str], at: str, key: str) -> DataFrame:
-    """Each fact once, with the surrogate key of the version that was valid at `at`, or that of the unknown member."""
+    """Each fact once, with the surrogate key of the version that was valid at `at`, or that of the unknown member.
+
+    >>> people = spark.sql("SELECT 7 AS person_sk, 'a' AS id, 1 AS valid_from, 5 AS valid_to")
+    >>> orders = spark.sql("SELECT 'a' AS buyer, 3 AS day UNION ALL SELECT 'b', 3")
+    >>> keyed = asof_key(orders, people, on={"buyer": "id"}, at="day", key="person_sk")
+    >>> sorted((row["buyer"], row["person_sk"]) for row in keyed.collect())
+    [('a', 7), ('b', -1)]
+    """
     from pyspark.sql import functions as F
 
     joined = asof(facts, dimension, on=on, at=at, take={key: key})

@@ -41,7 +41,11 @@ SIGN, PAYLOAD = "_fm_sign", "_fm_payload"
 
 @dataclass(frozen=True)
 class FactRows:
-    """The rows that are counted or summed; the column `date` says to which date of the fact a row belongs."""
+    """The rows that are counted or summed; the column `date` says to which date of the fact a row belongs.
+
+    >>> FactRows("usage", path="silver/usage", date="day_sk").date
+    'day_sk'
+    """
 
     name: str
     path: str | None = None
@@ -96,6 +100,15 @@ def fact(
     It is shown the rows of the dates that have to be built, and the lookups as a whole; it gives rows with `date_sk`
     that depend on input rows of the same date only. Without lookups, SQL calls the rows `source`. A fact with a
     `change_feed` can be the rows of another one.
+
+    >>> fact(
+    ...     "cost",
+    ...     rows=FactRows("usage", path="/lake/usage"),
+    ...     lookups=[Lookup("prices", path="/lake/prices", on={"sku": "sku"}, at="used_at")],
+    ...     build="SELECT u.date_sk, u.hours * p.price AS cost FROM usage u JOIN prices p USING (sku)",
+    ...     path="/lake/cost",
+    ... )
+    Job(cost: TouchedDates inputs → delta table /lake/cost)
     """
     source = TouchedDates(rows, tuple(lookups))
     sink = DeltaDates(path, table, name=name, change_feed=change_feed)

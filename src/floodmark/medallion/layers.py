@@ -27,7 +27,13 @@ AT_ONCE = 4
 
 @dataclass(frozen=True)
 class Layer:
-    """Jobs that belong together; who waits for whom follows from the Delta tables that they read and fill."""
+    """Jobs that belong together; who waits for whom follows from the Delta tables that they read and fill.
+
+    >>> raw = fm.Job("raw", fm.sources.Files("/in", schema="id long"), [fm.sinks.Delta("/lake/raw")])
+    >>> orders = fm.Job("orders", fm.sources.Delta("/lake/raw"), [fm.sinks.Delta("/lake/orders")])
+    >>> Layer("silver", (orders, raw)).needs()
+    {'orders': ('raw',), 'raw': ()}
+    """
 
     name: str
     jobs: tuple[Job, ...]

@@ -45,6 +45,10 @@ class Processed(datetime):
     """How far a task got: the time of a table's commit, and the commit itself. Two commits may share their time.
 
     `source` tells the very table from another that bears its name later.
+
+    >>> reached = Processed.at(datetime(2026, 1, 3, tzinfo=timezone.utc), table="bronze.orders", version=7)
+    >>> reached.isoformat(), reached.version
+    ('2026-01-03T00:00:00+00:00', 7)
     """
 
     table: str
@@ -60,7 +64,11 @@ class Processed(datetime):
 
 
 def get_last_processed_timestamp(spark: SparkSession, task: str, *, store: MarkStore | None = None) -> datetime | None:
-    """How far the task got, or None if it never ran. Each task has a mark of its own, whatever else reads the table."""
+    """How far the task got, or None if it never ran. Each task has a mark of its own, whatever else reads the table.
+
+    >>> get_last_processed_timestamp(spark, "silver_orders", store=fm.stores.open("memory")) is None
+    True
+    """
     record = _store(store).read(task)
     if record is not None and is_of_a_job(record) and SOURCE not in record.marks:
         return _last_of_job(spark, record)
@@ -78,6 +86,10 @@ def read_bronze_since_timestamp(spark: SparkSession, table: str, since: datetime
 
     A plain time stands for the last commit at or before it. A view `<table>_latest` is read through its table.
     `upto(df)` tells how far this reads. Raises SourceRewritten if rows were changed or removed.
+
+    >>> spark.range(3).write.format("delta").save(f"{folder}/bronze")
+    >>> read_bronze_since_timestamp(spark, f"{folder}/bronze", None).count()
+    3
     """
     source = _source_of(_changed_table(spark, table))
     known = _commit_at(spark, source, since) if since is not None else None
@@ -90,7 +102,13 @@ def read_bronze_since_timestamp(spark: SparkSession, table: str, since: datetime
 
 
 def upto(rows: DataFrame) -> Processed | None:
-    """How far `read_bronze_since_timestamp` read, to be committed once its rows are processed; None: no further."""
+    """How far `read_bronze_since_timestamp` read, to be committed once its rows are processed; None: no further.
+
+    >>> spark.range(3).write.format("delta").save(f"{folder}/bronze")
+    >>> rows = read_bronze_since_timestamp(spark, f"{folder}/bronze", None)
+    >>> upto(rows).version
+    0
+    """
     text = rows.schema[TIME].metadata.get(UPTO) if TIME in rows.columns else None
     if text is None:
         raise ConfigError("these rows do not say how far they go.", hint="ask the frame that was read, unchanged")
@@ -110,6 +128,13 @@ def commit_processing_state(
     Of a task that is a job, the job's own mark is moved: its next run reads on from there. Raises LeaseHeld or
     MarkMoved if another run of the task is under way, ConfigError if a batch of the job is open, or its mark is not
     one of this table.
+
+    >>> spark.range(3).write.format("delta").save(f"{folder}/bronze")
+    >>> store = fm.stores.open("memory")
+    >>> since = get_last_processed_timestamp(spark, "silver", store=store)
+    >>> rows = read_bronze_since_timestamp(spark, f"{folder}/bronze", since)  # transform and write them, and then:
+    >>> commit_processing_state(spark, "silver", upto(rows), store=store).version
+    0
     """
     opened = _store(store)
     change_record(opened, task, lambda record: _moved(spark, record, reached))

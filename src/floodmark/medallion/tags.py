@@ -25,6 +25,11 @@ class Tags(BaseModel):
 
     `defaults`: what a column has where no tag is there. `words`: by column, spellings that mean one word; other values
     of such a column are written in lower case. Names and spellings are compared trimmed and without case.
+
+    >>> tags = Tags(columns={"team": ("team", "owner")}, defaults={"team": "nobody"})
+    >>> rows = spark.sql("SELECT 7 AS id, map('Owner', 'data') AS tags")
+    >>> tags.flatten(rows, ["tags"]).first().team
+    'data'
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -78,7 +83,12 @@ class Tags(BaseModel):
 
 
 def exploded(rows: DataFrame, keys: Sequence[str], tags: str) -> DataFrame:
-    """One row per tag: the keys, `tag_key`, `tag_value`; rows without tags have none."""
+    """One row per tag: the keys, `tag_key`, `tag_value`; rows without tags have none.
+
+    >>> rows = spark.sql("SELECT 7 AS id, map('team', 'data') AS tags")
+    >>> [tuple(row) for row in exploded(rows, ["id"], "tags").collect()]
+    [(7, 'team', 'data')]
+    """
     from pyspark.sql import functions as F
 
     _require_map(rows, tags)

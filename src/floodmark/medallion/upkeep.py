@@ -54,6 +54,9 @@ class Upkeep:
 
     Neither that nor compaction is worth it below `after_small_files` files. `analyze` has the engine collect statistics
     for its planner; where it has no such thing for Delta tables, those of the files are all there is.
+
+    >>> Upkeep("orders", path="/lake/orders", zorder=("customer_id",), vacuum=timedelta(days=30)).after_small_files
+    2
     """
 
     name: str
@@ -72,7 +75,12 @@ class Upkeep:
 
 @dataclass(frozen=True)
 class TableReport:
-    """What was done to a table, or why it could not be; `note` says why there was nothing to do."""
+    """What was done to a table, or why it could not be; `note` says why there was nothing to do.
+
+    >>> report = TableReport("orders", done=("compacted",), files_before=120, files_after=3)
+    >>> report.serialize()["done"]
+    ['compacted']
+    """
 
     table: str
     done: tuple[str, ...] = ()
@@ -94,6 +102,12 @@ def optimize(
     """Look after each table in turn; one that cannot be does not stop the others. What was done is kept as a run.
 
     A function that gives the session is called only if a table is there, or has to be looked up by its name.
+
+    >>> for _ in range(2):
+    ...     spark.range(3).coalesce(1).write.format("delta").mode("append").save(f"{folder}/orders")
+    >>> [report] = optimize(spark, [Upkeep("orders", path=f"{folder}/orders")], fm.stores.open("memory"))
+    >>> report.files_before, report.files_after
+    (2, 1)
     """
     started = datetime.now(timezone.utc)
     session = session_of(spark)
@@ -242,6 +256,14 @@ def prune_events(job: Job, before: Moment | None, spark: SparkSession, store: Ma
     Without a moment, each log keeps events of the age that its sink says (`keep_events`); one that does not say keeps
     all. What is open at the moment becomes a key's first event, and what arrives below it later is refused. Raises
     LeaseHeld while a run is under way, ConfigError if the job keeps no history.
+
+    >>> prices = fm.testing.RowsSource([{"sku": 1, "at": at} for at in (10, 20, 30)], "sku long, at long")
+    >>> job = fm.Job("prices", prices, [fm.sinks.Scd2(f"{folder}/prices", key="sku", sequence="at")])
+    >>> store = fm.stores.open("memory")
+    >>> job.run(spark, store).status
+    'done'
+    >>> prune_events(job, 25, spark, store)  # the event at 20 is open at 25, and stays
+    {'scd2': 1}
     """
     now = datetime.now(timezone.utc)
     with histories(job, spark, store) as (sinks, _):
@@ -255,6 +277,15 @@ def settle_conflicts(job: Job, keep: str, spark: SparkSession, store: MarkStore)
     Those for which the SQL `keep` holds count from now on, the others are set aside with a reason; returns how many,
     by sink. In the quarantine they are closed. Raises LeaseHeld while a run is under way, ConfigError if a batch is
     open or there is nothing to decide between.
+
+    >>> rows = [{"sku": 1, "at": 10, "price": 5}, {"sku": 1, "at": 10, "price": -5}]
+    >>> prices = fm.testing.RowsSource(rows, "sku long, at long, price long")
+    >>> sink = fm.sinks.Scd2(f"{folder}/prices", key="sku", sequence="at", on_conflict="quarantine")
+    >>> job, store = fm.Job("prices", prices, [sink], quarantine=f"{folder}/aside"), fm.stores.open("memory")
+    >>> job.run(spark, store).status
+    'done'
+    >>> settle_conflicts(job, "price > 0", spark, store)
+    {'scd2': 1}
     """
     with histories(job, spark, store) as (sinks, lease):
         step = job.step(session_under(lease, lambda: spark), store, RunRequest())

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -9,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from floodmark.errors import ConfigError, DeltaTableMissing, SourceUnreadable
+from floodmark.errors.configuration import did_you_mean, nearest_names
 from floodmark.locations import native_uri, quote
 
 if TYPE_CHECKING:
@@ -19,6 +21,9 @@ if TYPE_CHECKING:
 
 FileFormat = Literal["json", "jsonl", "csv", "parquet"]
 SPARK_INSTEAD = "--spark asks Spark, which knows more"
+MISSING_COLUMN = re.compile(r"No field named (\S+?)\.(?:\s|$)")
+NOT_FOR_PEOPLE = re.compile(r"^(?:Schema error|Error during planning|DataFusion error): |datafusion\.public\.")
+COLUMNS_LISTED = 12
 ONE_TABLE = "shown"
 MANY_ROWS = 1_000_000
 
@@ -75,12 +80,10 @@ def open_delta(path: str, version: int | None = None) -> DeltaTable:
     except TableNotFoundError as error:
         raise DeltaTableMissing(path) from error
     except (DeltaError, OSError) as error:
-        said = str(error).splitlines()[0]
-        if version is not None:
-            raise ConfigError(
-                f"{path} has no version {version}: {said}.", hint="give a version that is kept"
-            ) from error
-        raise SourceUnreadable(f"delta table {path}", reason=said) from error
+        if version is None:
+            raise SourceUnreadable(f"delta table {path}", reason=str(error).splitlines()[0]) from error
+        newest = open_delta(path).version()  # an older one that is gone was cleaned away with its part of the log
+        raise ConfigError(f"{path} has no version {version}; the newest is {newest}.", hint=f"--at {newest}") from error
 
 
 def query(tables: Mapping[str, DeltaTable], sql: str, limit: int = MANY_ROWS) -> Rows:
@@ -103,7 +106,19 @@ def query(tables: Mapping[str, DeltaTable], sql: str, limit: int = MANY_ROWS) ->
         reason = str(error).splitlines()[0]
         if "not supported" in reason.lower() or "unsupported" in reason.lower():
             raise SourceUnreadable("the table", reason=reason) from error
-        raise ConfigError(f"the query failed: {reason}.", hint=f"fix it; {SPARK_INSTEAD}") from error
+        raise _query_mistake(reason, [name for name, _ in types]) from error
+
+
+def _query_mistake(reason: str, columns: Sequence[str]) -> ConfigError:
+    """What is wrong with a query, of which the engine gave this reason."""
+    missing = MISSING_COLUMN.search(reason)
+    if missing:
+        name = missing[1].rpartition(".")[2].strip('"')
+        near = did_you_mean(nearest_names(name.lower(), columns))
+        there = ", ".join(columns[:COLUMNS_LISTED]) + (", …" if len(columns) > COLUMNS_LISTED else "")
+        return ConfigError(f"there is no column '{name}'.", hint=near or f"one of {there}")
+    said = NOT_FOR_PEOPLE.sub("", reason).rstrip("?. ")
+    return ConfigError(f"the query failed: {said}.", hint=f"fix it; {SPARK_INSTEAD}")
 
 
 def _first_rows(reader: pa.RecordBatchReader, limit: int) -> pa.Table:

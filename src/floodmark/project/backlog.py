@@ -100,6 +100,8 @@ class SinkQuestion:
             sink = answering_at_once(self.make())
             name = sink.name
             recorded = sink.recorded(ledger_id(self.namespace, self.job, name), _no_session)
+        except SessionNeeded as error:
+            return SinkUnseen(self.job, name, error.reason, needs_session=True)
         except Exception as error:  # noqa: BLE001 - whatever a sink or its server says, it is the answer here
             return SinkUnseen(self.job, name, reason_of(error))
         return sink_behind(sink, self.namespace, self.record, recorded, f"{self.key_begin}{name}")
@@ -151,5 +153,9 @@ def closing_source(source: Source) -> Iterator[Source]:
             close()
 
 
+class SessionNeeded(SourceUnreadable):
+    """Only Spark can answer, and it was not started for a look."""
+
+
 def _no_session() -> NoReturn:
-    raise SourceUnreadable("the source", reason="it can only be looked at with a Spark session")
+    raise SessionNeeded("the source", reason="it can only be looked at with a Spark session")

@@ -64,6 +64,8 @@ class Document:
     target: str | None = None
     homes: Mapping[Place, str] = field(default_factory=dict)
     is_whole: bool = False
+    mistakes: tuple[ConfigError, ...] = ()
+    """What is wrong with the files themselves, and what they name; they are left out of a whole document."""
 
     @property
     def folder(self) -> Path:
@@ -81,15 +83,24 @@ class Document:
         outer = (place[:end] for end in range(len(place), -1, -1))
         return next((self.homes[each] for each in outer if each in self.homes), self.file.name)
 
-    def expand(self, value: Json, place: Place) -> Json:
-        """The value with its variables filled in. Raises VariableMissing with file and line."""
+    def expand(self, value: Json, place: Place, missing: dict[Place, VariableMissing] | None = None) -> Json:
+        """The value with its variables filled in. Raises VariableMissing with its line, or notes it in `missing`."""
         if isinstance(value, str):
-            return self.variables.expand(value, where=self.where(place))
+            return self._expand_text(value, place, missing)
         if isinstance(value, list):
-            return [self.expand(item, (*place, position)) for position, item in enumerate(value)]
+            return [self.expand(item, (*place, position), missing) for position, item in enumerate(value)]
         if isinstance(value, dict):
-            return {name: self.expand(inner, (*place, name)) for name, inner in value.items()}
+            return {name: self.expand(inner, (*place, name), missing) for name, inner in value.items()}
         return value
+
+    def _expand_text(self, text: str, place: Place, missing: dict[Place, VariableMissing] | None) -> str:
+        try:
+            return self.variables.expand(text, where=self.where(place)) if "${" in text else text
+        except VariableMissing as error:
+            if missing is None:
+                raise
+            missing[place] = error
+            return text
 
 
 def chosen_target(document: Document) -> dict[str, Json]:

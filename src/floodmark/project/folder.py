@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from floodmark.errors import ConfigError, FieldInvalid, UnknownField
 from floodmark.inputs import LARGEST_DOCUMENT, read_text
@@ -25,24 +26,59 @@ JOB_NAME = "{job}"
 
 
 def gather(document: Document) -> Document:
-    """The document with all that its folder holds: included jobs, defaults, SQL. Raises ConfigError with file and line.
+    """The document with all that its folder holds: included jobs, defaults, SQL.
 
-    The same document, if this was done before.
+    A file that cannot be read is left out, and the reason is among its `mistakes`. The same document, if this was done
+    before.
     """
     return document if document.is_whole else _Gathering(document).whole()
 
 
-def included_files(document: Document) -> list[Path]:
-    """The files that the project takes in, by name. Raises FieldInvalid for a pattern without files."""
+def without(document: Document, places: Collection[Place]) -> tuple[Document, dict[str, str]]:
+    """The whole document without what is wrong at these places: a job, or a field of the file.
+
+    A job whose mistake is its name, which an earlier one has, gets another one; by that, the name in the file.
+    """
+    jobs = _listed(document.values.get("jobs", []))
+    renamed = {place[1] for place in places if place[:1] == ("jobs",) and place[2:] == ("name",)}
+    dropped = {place[1] for place in places if place[:1] == ("jobs",) and len(place) > 1 and place[2:] != ("name",)}
+    kept = [position for position in range(len(jobs)) if position not in dropped]
+    names: dict[str, str] = {}
+    own: list[Json] = []
+    for position in kept:
+        job = jobs[position]
+        if position in renamed and isinstance(job, dict):
+            name = f"{job['name']}.{position}"
+            names[name], job = str(job["name"]), {**job, "name": name}
+        own.append(job)
+    fields = {place[0] for place in places if place and (place[0] != "jobs" or len(place) == 1)}
+    values = {name: value for name, value in document.values.items() if name not in fields}
+    places_now: dict[Place, Place] = {("jobs", position): ("jobs", new) for new, position in enumerate(kept)}
+    values |= {"jobs": own} if "jobs" in values else {}
+    lines, homes = _moved(document.lines, places_now), _moved(document.homes, places_now)
+    return replace(document, values=values, lines=lines, homes=homes, mistakes=()), names
+
+
+AnyValue = TypeVar("AnyValue")
+
+
+def _moved(by_place: Mapping[Place, AnyValue], places: Mapping[Place, Place]) -> dict[Place, AnyValue]:
+    """What is known of places, at those where the jobs stand now."""
+    others = {place: value for place, value in by_place.items() if place[:1] != ("jobs",) or len(place) == 1}
+    moved = {(*places[p[:2]], *p[2:]): value for p, value in by_place.items() if p[:2] in places}
+    return others | moved
+
+
+def included_files(document: Document, wrong: list[ConfigError]) -> list[Path]:
+    """The files that the project takes in, by name; a pattern without files is a mistake."""
     patterns = document.values.get("include")
     if patterns is None:
         return _matching(document.folder, DEFAULT_FILES, but=document.file)
-    listed = patterns if isinstance(patterns, list) else [patterns]
-    texts = [str(document.expand(each, ("include", place))) for place, each in enumerate(listed)]
+    texts = [str(document.expand(each, ("include", place))) for place, each in enumerate(_listed(patterns))]
     for place, text in enumerate(texts):
         if not _matching(document.folder, [text], but=document.file):
-            where = document.where(("include", place))
-            raise FieldInvalid("include", where=where, reason=f"matches no file: {listed[place]}")
+            where, reason = document.where(("include", place)), f"matches no file: {_listed(patterns)[place]}"
+            wrong.append(FieldInvalid("include", where=where, reason=reason))
     return _matching(document.folder, texts, but=document.file)
 
 
@@ -65,6 +101,7 @@ class _Gathering:
     jobs: list[Json] = field(default_factory=list)
     lines: dict[Place, int] = field(default_factory=dict)
     homes: dict[Place, str] = field(default_factory=dict)
+    wrong: list[ConfigError] = field(default_factory=list)
 
     def whole(self) -> Document:
         root = self.document
@@ -73,10 +110,26 @@ class _Gathering:
         if not isinstance(jobs, list | dict):
             return replace(root, is_whole=True)  # what is wrong with it is the models' to say
         self._take(jobs, root, ("jobs",), {})
-        for file in included_files(root):
-            self._include(file)
+        for file in self._included():
+            with self._noting_mistakes():
+                self._include(file)
         values = {**root.values, "jobs": self.jobs} if self.jobs or "jobs" in root.values else root.values
-        return replace(root, values=values, lines=self.lines, homes=self.homes, is_whole=True)
+        return replace(
+            root, values=values, lines=self.lines, homes=self.homes, is_whole=True, mistakes=tuple(self.wrong)
+        )
+
+    def _included(self) -> list[Path]:
+        with self._noting_mistakes():
+            return included_files(self.document, self.wrong)
+        return []
+
+    @contextmanager
+    def _noting_mistakes(self) -> Iterator[None]:
+        """One file that is wrong hides no mistake in another."""
+        try:
+            yield
+        except ConfigError as error:
+            self.wrong.append(error)
 
     def _include(self, file: Path) -> None:
         name = _relative_name(file, self.document.folder)
@@ -125,7 +178,8 @@ class _Gathering:
         if isinstance(job, dict) and "python" not in job:
             job = self._with_defaults(job, place, defaults, part)
             job = self._with_defaults(job, place, _fields(self.document.values.get("defaults")), self.document)
-            job = self._with_sql(job, place)
+            with self._noting_mistakes():
+                job = self._with_sql(job, place)
         self.jobs.append(job)
 
     def _with_defaults(

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Sequence
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeGuard, get_args
@@ -15,7 +16,8 @@ from typing import TYPE_CHECKING, Any, TypeGuard, get_args
 from pydantic import ValidationError
 
 from floodmark import __version__
-from floodmark.errors import ConfigError, FieldInvalid, UnknownField, UnknownKind
+from floodmark.errors import ConfigError, FieldInvalid, UnknownField, UnknownKind, VariableMissing
+from floodmark.errors.configuration import did_you_mean, nearest_names
 from floodmark.object_stores import SETTINGS
 from floodmark.project.file import Document, chosen_target
 from floodmark.project.folder import gather
@@ -67,29 +69,54 @@ def load(document: Document) -> Project:
     project, wrong = examine(document)
     if project is None:
         if len(wrong) > 1:
-            wrong[0].hint += f"; there are {len(wrong)} mistakes, `floodmark lint` shows all"
+            sign = "" if wrong[0].hint.endswith("?") else ";"
+            wrong[0].hint += f"{sign} there are {len(wrong)} mistakes, `floodmark lint` shows all"
         raise wrong[0]
     SETTINGS.remember(project.spark_settings())  # looks need them, and start no Spark
     return project
 
 
 def examine(document: Document) -> tuple[Project | None, list[ConfigError]]:
-    """The project, or everything that is wrong with its file."""
+    """The project, or everything that is wrong with its files."""
+    project, wrong = examine_places(gather(document))
+    return project, [error for _, error in wrong]
+
+
+def examine_places(document: Document) -> tuple[Project | None, list[tuple[Place, ConfigError]]]:
+    """As `examine`, of a whole document and with the place of each mistake; () for one that is of no field."""
     over = chosen_target(document)
+    missing: dict[Place, VariableMissing] = {}
+    values = {
+        name: document.expand(value, (name,), missing) for name, value in document.values.items() if name != "targets"
+    }
+    place = ("targets", document.target or "")
+    chosen = {name: document.expand(value, (*place, name), missing) for name, value in over.items()}
+    values |= {name: value for name, value in chosen.items() if name not in MOVES}
+    targets = document.values.get("targets", {})  # not expanded: another target's secrets may be missing
+    values["targets"] = {**targets, document.target: chosen} if document.target and _is_map(targets) else targets
+    wrong: list[tuple[Place, ConfigError]] = [((), error) for error in document.mistakes]
     try:
-        document = gather(document)
-        values = {name: document.expand(value, (name,)) for name, value in document.values.items() if name != "targets"}
-        place = ("targets", document.target or "")
-        chosen = {name: document.expand(value, (*place, name)) for name, value in over.items()}
-        values |= {name: value for name, value in chosen.items() if name not in MOVES}
-        targets = document.values.get("targets", {})  # not expanded: another target's secrets may be missing
-        values["targets"] = {**targets, document.target: chosen} if document.target and _is_map(targets) else targets
         project = Project.model_validate(values)
-        return move_tables(project, document.target) if document.target else project, []
+        if not wrong and not missing:
+            return move_tables(project, document.target) if document.target else project, []
     except ConfigError as error:
-        return None, [error]
+        return None, [((), error)]
     except ValidationError as error:
-        return None, [*mistakes(error, document), *repeated_names(document)]
+        found = [*mistakes(error, document), *repeated_names(document)]
+        own = [(place, each) for place, each in found if isinstance(each, UnknownField) or place not in missing]
+        return None, [*wrong, *_in_order([*own, *missing.items()], document)]
+    return None, [*wrong, *missing.items()]
+
+
+def _in_order(wrong: Iterable[tuple[Place, ConfigError]], document: Document) -> list[tuple[Place, ConfigError]]:
+    """By file, and by line."""
+    files = list(dict.fromkeys([document.file.name, *document.homes.values()]))
+
+    def order(mistake: tuple[Place, ConfigError]) -> tuple[int, int]:
+        place = mistake[0]
+        return files.index(document.file_of(place)), document.lines.get(place, document.lines.get(place[:-1], 0))
+
+    return sorted(wrong, key=order)
 
 
 def _is_map(value: Json) -> TypeGuard[dict[str, Json]]:
@@ -153,28 +180,46 @@ def _with_references(node: object) -> object:
     return {"anyOf": [inner, REFERENCE]} if takes_no_reference else inner
 
 
-def mistakes(error: ValidationError, document: Document) -> list[ConfigError]:
-    """One error for each mistake, in the order of the file."""
+def mistakes(error: ValidationError, document: Document) -> list[tuple[Place, ConfigError]]:
+    """One error for each mistake, with its place."""
     details: dict[Place, ErrorDetails] = {}
-    for detail in error.errors(include_input=False):
+    for detail in _of_likeliest_members(error.errors(include_input=False), document.values):
         details.setdefault(_place(detail, document.values), detail)  # a union complains once for each of its members
     details = {place: detail for place, detail in details.items() if not _is_repeated_name(detail)}
-    files = list(dict.fromkeys([document.file.name, *document.homes.values()]))
-
-    def order(place: Place) -> tuple[int, int]:
-        return files.index(document.file_of(place)), document.lines.get(place, document.lines.get(place[:-1], 0))
-
-    found = [(place, _mistake(place, details[place], document)) for place in sorted(details, key=order)]
+    found = [(place, _mistake(place, detail, document)) for place, detail in details.items()]
     misspelt = {(*place[:-1], error.nearest) for place, error in found if isinstance(error, UnknownField)}
-    return [error for place, error in found if details[place]["type"] != "missing" or place not in misspelt]
+    return [each for each in found if details[each[0]]["type"] != "missing" or each[0] not in misspelt]
+
+
+def _of_likeliest_members(details: Sequence[ErrorDetails], values: Json) -> list[ErrorDetails]:
+    """A union complains for each of its members: where fields were given, the one that minds the fewest was meant."""
+    minded: dict[Place, Counter[str | int]] = {}
+    for place, member in (
+        each for detail in details for each in _members(detail, values) if each[0] != _place(detail, values)
+    ):
+        minded.setdefault(place, Counter())[member] += 1
+    meant = {place: min(counts, key=counts.__getitem__) for place, counts in minded.items()}
+    return [d for d in details if all(meant.get(place, member) == member for place, member in _members(d, values))]
+
+
+def _members(detail: ErrorDetails, values: Json) -> Iterator[tuple[Place, str | int]]:
+    """The members of unions on the way to a mistake, each with the place of its value."""
+    place: list[str | int] = []
+    steps = detail["loc"][:-1] if detail["type"] == "missing" else detail["loc"]
+    for step in steps:
+        if _has(values, step):
+            place.append(step)
+            values = values[step]  # type: ignore[index]
+        else:
+            yield tuple(place), step
 
 
 def _is_repeated_name(detail: ErrorDetails) -> bool:
     return detail["type"] == "value_error" and any(f"two {things} are called" in detail["msg"] for things in NAMED)
 
 
-def repeated_names(document: Document) -> list[ConfigError]:
-    """Jobs, and sinks of a job, that are called as an earlier one; each at its own line."""
+def repeated_names(document: Document) -> list[tuple[Place, ConfigError]]:
+    """Jobs, and sinks of a job, that are called as an earlier one; each at its own place."""
     jobs = _listed(document.values.get("jobs"))
     names = [(("jobs", n, "name"), job.get("name")) for n, job in jobs]
     found = _repeated("jobs", names, document)
@@ -190,15 +235,15 @@ def _listed(values: Json) -> list[tuple[int, dict[str, Json]]]:
     return [(n, each) for n, each in enumerate(values) if isinstance(each, dict)] if isinstance(values, list) else []
 
 
-def _repeated(things: str, names: Sequence[tuple[Place, Json]], document: Document) -> list[ConfigError]:
+def _repeated(things: str, names: Sequence[tuple[Place, Json]], document: Document) -> list[tuple[Place, ConfigError]]:
     first: dict[str, Place] = {}
-    found: list[ConfigError] = []
+    found: list[tuple[Place, ConfigError]] = []
     for place, name in names:
         if isinstance(name, str) and name in first:
             reason = f"is wrong: two {things} are called '{name}', the first at {document.where(first[name])}"
             hint = f"give it a name of its own, as in name: {name}_2"
             path = ".".join(map(str, place if place[-1] == "name" else (*place, "name")))
-            found.append(FieldInvalid(path, where=document.where(place), reason=reason, hint=hint))
+            found.append((place, FieldInvalid(path, where=document.where(place), reason=reason, hint=hint)))
         elif isinstance(name, str):
             first[name] = place
     return found
@@ -233,6 +278,9 @@ def _mistake_at(place: Place, detail: ErrorDetails, document: Document) -> Confi
     if detail["type"] in ("missing", "union_tag_not_found"):
         missing = f"{name}.type" if detail["type"] == "union_tag_not_found" else name
         return FieldInvalid(missing, where=where, reason="is missing")
+    if detail["type"] == "literal_error":
+        near = _nearest_words(place, detail, document)
+        return FieldInvalid(name, where=where, reason=_without_value(detail), hint=did_you_mean(near))
     is_list = detail["type"] in ("list_type", "tuple_type")
     hint = f"write {place[-1]}: [ … ], or each of them on a line of its own behind a dash" if is_list else ""
     return FieldInvalid(name, where=where, reason=_without_value(detail), hint=hint)
@@ -263,6 +311,15 @@ def _without_value(detail: ErrorDetails) -> str:
     if detail["type"] == "literal_error":
         return f"has to be {detail['ctx']['expected']}"
     return f"is wrong: {message.removeprefix('Value error, ')}" if detail["type"] == "value_error" else message
+
+
+def _nearest_words(place: Place, detail: ErrorDetails, document: Document) -> list[str]:
+    """The word that was meant, where it has to be one of a few; compared as the file spells it, variables unseen."""
+    with suppress(LookupError, TypeError):  # a target lays values over those of the file
+        value = _value_at(document.values, place)
+        if isinstance(value, str):
+            return nearest_names(value.lower(), re.findall(r"'([^']*)'", detail["ctx"]["expected"]))
+    return []
 
 
 def _unknown_field(name: str, where: str, detail: ErrorDetails) -> ConfigError:

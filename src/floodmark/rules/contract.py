@@ -21,7 +21,12 @@ FOR_WHOLE_BATCHES: tuple[Action, ...] = ("fail", "warn")
 
 @runtime_checkable
 class Rule(Protocol):
-    """What every rule tells about itself."""
+    """What every rule says of itself.
+
+    >>> rule = fm.rules.check("amount > 0", action="quarantine")
+    >>> isinstance(rule, Rule), rule.action, rule.describe()
+    (True, 'quarantine', 'amount > 0')
+    """
 
     @property
     def name(self) -> str:
@@ -37,7 +42,17 @@ class Rule(Protocol):
 
 @runtime_checkable
 class RowRule(Rule, Protocol):
-    """A rule that one row alone can answer: it is judged in the pass that writes the rows."""
+    """A rule that one row alone can answer: it is judged in the pass that writes the rows.
+
+    >>> class Even:
+    ...     name, action = "even", "quarantine"
+    ...     def describe(self) -> str:
+    ...         return "id is even"
+    ...     def holds(self):
+    ...         return fm.rules.check("id % 2 = 0").holds()
+    >>> isinstance(Even(), RowRule)
+    True
+    """
 
     def holds(self) -> Column:
         """True for a good row; false and NULL are both failures. Called once per attempt, lazily."""
@@ -58,7 +73,11 @@ class InSql(RowRule, Protocol):
 
 @runtime_checkable
 class Comparing(Rule, Protocol):
-    """A rule on a row that other rows have to answer: the batch is frozen, and judged once, before it is written."""
+    """A rule on a row that other rows have to answer: the batch is frozen, and judged once, before it is written.
+
+    >>> isinstance(fm.rules.unique("id"), Comparing), isinstance(fm.rules.not_null("id"), Comparing)
+    (True, False)
+    """
 
     def compared(self, rows: DataFrame, column: str) -> DataFrame:
         """The same rows with one more boolean column, true for a good row; false and NULL are both failures."""
@@ -66,7 +85,11 @@ class Comparing(Rule, Protocol):
 
 @runtime_checkable
 class Summing(Rule, Protocol):
-    """A rule on the batch as a whole: warn or fail are all it can do."""
+    """A rule on the batch as a whole: warn or fail are all it can do.
+
+    >>> isinstance(fm.rules.row_count(min=1, action="warn"), Summing)
+    True
+    """
 
     def sums(self, at: datetime) -> Column:
         """An aggregate that is true for a good batch; `at` is the batch's time, the same when it is repeated."""

@@ -42,7 +42,12 @@ KNOWN = ("not_null", "unique", "a condition in SQL")
 
 @dataclass(frozen=True)
 class RuleSet:
-    """The rules of a job. A row that breaks several of them goes the way of the strictest."""
+    """The rules of a job. The strictest action decides about a row that breaks several of them.
+
+    >>> rules = RuleSet((fm.rules.not_null("id", action="quarantine"), fm.rules.unique("id")))
+    >>> rules.needs_whole_batch(), rules.quarantines()
+    (True, True)
+    """
 
     rules: tuple[Rule, ...] = ()
 
@@ -236,7 +241,11 @@ def _bit(place: int) -> int:
 
 @dataclass(frozen=True)
 class Verdict:
-    """One rule over one batch: of `checked` rows (1, for a rule on the batch itself) `failed` broke it."""
+    """One rule over one batch: of `checked` rows (1, for a rule on the batch itself) `failed` broke it.
+
+    >>> Verdict("not_null_id", "quarantine", failed=2, checked=100).failed
+    2
+    """
 
     name: str
     action: Action
@@ -247,7 +256,12 @@ class Verdict:
 
 @dataclass(frozen=True)
 class Tally:
-    """All rules over one batch: `judged` rows are those that were kept, quarantined or dropped."""
+    """All rules over one batch: `judged` rows are those that were kept, quarantined or dropped.
+
+    >>> tally = Tally(judged=100, quarantined=2, verdicts=(Verdict("not_null_id", "quarantine", 2, 100),))
+    >>> [verdict.name for verdict in tally.broken("quarantine")]
+    ['not_null_id']
+    """
 
     judged: int = 0
     quarantined: int = 0
@@ -280,6 +294,11 @@ def validate_data_quality(
     """Rules by column over any DataFrame, in one action: whether every rule holds; each is logged with its count.
 
     `{column: rule}` or `{column: [rule, …]}`: `not_null`, `unique`, or a condition in SQL that is true for a good row.
+
+    >>> import logging
+    >>> orders = spark.sql("SELECT 1 AS id, -5 AS amount")
+    >>> validate_data_quality(orders, "orders", logging.getLogger("quality"), {"id": "unique", "amount": "amount > 0"})
+    False
     """
     rules = RuleSet(tuple(rules_of(validation_rules)))
     tally = _tally_of(rules, df)

@@ -56,6 +56,10 @@ def spark_session(settings: Mapping[str, str] | None = None, *, app_name: str = 
     """The active session as it is, or a new one; `settings` win over ours, and may leave out the `spark.` prefix.
 
     Raises JavaMissing, ConnectorsMissing, or SparkUnavailable where a local session has no Delta.
+
+    >>> session = spark_session({"sql.shuffle.partitions": "8"})  # the one that is active already, if there is one
+    >>> session is spark
+    True
     """
     active = active_session()
     if active is not None and is_forgotten(active):

@@ -84,7 +84,12 @@ SPOOL = "spool"
 
 @dataclass(frozen=True)
 class Step(Engine[Outlook]):
-    """Rows of a job's sources, through its transform and its rules, into its sinks."""
+    """Rows of a job's sources, through its transform and its rules, into its sinks.
+
+    >>> work = Work("orders", (fm.testing.RowsSource([], "id long"),), (fm.testing.ListSink(),))
+    >>> Step(work=work, store=fm.stores.open("memory"), session=fm.spark_session).run().status
+    'nothing_new'
+    """
 
     work: Work
     request: RunRequest = field(default_factory=RunRequest)
@@ -107,9 +112,8 @@ class Step(Engine[Outlook]):
     def remember(self, record: JobRecord, look: Outlook) -> None:
         """Lay what is pending over the extras of the record; marks and number stay as they are.
 
-        A fence that is waited for has to outlive this process. It is saved only when a source has something else to
-        remember, so an idle tick writes nothing. A run that holds the lease looks for itself, and so does the next one
-        if the record is another by now: both know better, so nothing is saved then.
+        A fence that is waited for has to outlive this process. An idle tick has nothing new to remember and writes
+        nothing; nor is anything saved beside a run that holds the lease, or over a record that changed: both know more.
         """
         extras = record.extras.with_parts_of(look.extras_after(record.extras))
         if extras == record.extras:
@@ -141,10 +145,7 @@ class Step(Engine[Outlook]):
         return OpenBatch(record, again, None, tuple(ledgers.sinks_with(again.number))) if again else None
 
     def attempt_to_finish(self, record: JobRecord, ledgers: Ledgers) -> Intent | None:
-        """The open batch under a new attempt, or None if it is to be dropped. Its spool is looked at once.
-
-        Raises CodeChanged, SpoolLost or BatchClosed: somebody has to decide.
-        """
+        """The open batch under a new attempt, or None to drop it. Raises CodeChanged, SpoolLost or BatchClosed."""
         if record.intent is None or self.request.drops_open_batch:
             return None
         work, flaw = work_of(record.intent, self.work), spool_flaw(record.intent)

@@ -45,7 +45,11 @@ SHAPED = ("distinct", "group", "having", "joins", "laterals", "qualify", "window
 
 @runtime_checkable
 class Transform(Protocol):
-    """Turns the rows of a job's sources into the rows of its sinks."""
+    """Turns the rows of a job's sources into the rows of its sinks.
+
+    >>> isinstance(Sql("SELECT id FROM source"), Transform)
+    True
+    """
 
     def apply(self, frames: Mapping[str, DataFrame], *, job: str, attempt: str, batch_time: datetime) -> DataFrame:
         """Called once per attempt, before anything is written. The frame it gives is lazy; to know what to read it may
@@ -94,7 +98,11 @@ class RecordTransform(Protocol):
 
 @dataclass(frozen=True)
 class Identity:
-    """Rows go through as they are."""
+    """Rows go through as they are.
+
+    >>> Identity().is_row_by_row()
+    True
+    """
 
     def apply(self, frames: Mapping[str, DataFrame], *, job: str, attempt: str, batch_time: datetime) -> DataFrame:
         return only_frame(frames, job)
@@ -111,7 +119,14 @@ class Identity:
 
 @dataclass(frozen=True)
 class Function:
-    """A Python function from DataFrame to DataFrame (from several, by source name, if the job has several sources)."""
+    """A Python function from DataFrame to DataFrame (from several, by source name, if the job has several sources).
+
+    >>> rows = Function(lambda frame: frame.where("id > 1")).apply(
+    ...     {"source": spark.range(4)}, job="orders", attempt="a1", batch_time=datetime(2026, 1, 3)
+    ... )
+    >>> rows.count()
+    2
+    """
 
     function: Callable[..., DataFrame]
 
@@ -150,7 +165,11 @@ class Function:
 
 @dataclass(frozen=True)
 class Sql:
-    """A query over `source` (or, with several sources, over their names); `:batch_time` stands for the clock."""
+    """A query over `source` (or, with several sources, over their names); `:batch_time` stands for the clock.
+
+    >>> Sql("SELECT id FROM source").is_deterministic(), Sql("SELECT rand() AS r FROM source").is_deterministic()
+    (True, False)
+    """
 
     text: str
     sources: tuple[str, ...] = ("source",)

@@ -69,7 +69,11 @@ OnSchemaChange = Literal["fail", "evolve", "ignore"]
 
 @dataclass(frozen=True)
 class Work:
-    """One job: where rows come from, what happens to them, where they go."""
+    """One job: where rows come from, what happens to them, where they go.
+
+    >>> Work("orders", (fm.testing.RowsSource([], "id long"),), (fm.testing.ListSink(),)).aside_sinks
+    ()
+    """
 
     name: str
     sources: tuple[Source, ...]
@@ -166,7 +170,11 @@ class Work:
 
 @dataclass(frozen=True)
 class RunRequest:
-    """How this run differs from the next one on the clock."""
+    """How this run differs from a scheduled one.
+
+    >>> RunRequest(abandon=True).drops_open_batch
+    True
+    """
 
     start: str | None = None
     full_refresh: bool = False

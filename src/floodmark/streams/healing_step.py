@@ -31,6 +31,11 @@ def healing(
     stream: the source that the records come from.
     ignore: a failed publication to the Kafka group is a warning and `success: False`; else it raises.
     asynchronous: publish the group's offsets in the background.
+
+    >>> source = Stream()
+    >>> source.map(healing, stream=source).pluck("offset").sink(print)
+    >>> source.emit(({"topic": "orders", "partition": 0, "offset": 7}, "value"))
+    7
     """
     raise _not_a_function("healing")
 
@@ -41,7 +46,14 @@ def healing_batch(
     ignore: bool = False,
     asynchronous: bool = False,
 ) -> list[Result]:
-    """As `healing`, for several rows at once; what follows gets a list of results."""
+    """As `healing`, for several rows at once; what follows gets a list of results.
+
+    >>> source = Stream()
+    >>> source.partition(2).map(healing_batch, stream=source).map(len).sink(print)
+    >>> for offset in (7, 8):
+    ...     source.emit(({"topic": "orders", "partition": 0, "offset": offset}, "value"))
+    2
+    """
     raise _not_a_function("healing_batch")
 
 
@@ -95,7 +107,14 @@ def _refuse_other_stream(name: str, stream: object, source: Stream) -> None:
 
 
 class UuidLost(Exception):
-    """A row reached healing without the uuid that names its record."""
+    """A row reached healing without the uuid that names its record.
+
+    >>> source = Stream()
+    >>> source.map(lambda row: row[1]).sink(healing, stream=source)
+    >>> source.emit(({"topic": "orders", "partition": 0, "offset": 7}, "value"))
+    Traceback (most recent call last):
+    floodmark.streams.healing_step.UuidLost: the row has no uuid at healing; map(<lambda>) lost it. ...
+    """
 
 
 class HealStep(ImmediateWorker):

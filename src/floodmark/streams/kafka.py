@@ -229,6 +229,11 @@ def from_kafka(
 
     `poll_interval` is the pause between empty polls. `start` begins polling when the first sink is attached. `debug`
     prints topic, partition and offset of every record. `on_error` is "stop", "dead_letter" or `retry(n, backoff)`.
+
+    >>> settings = {"bootstrap.servers": "localhost:9092", "group.id": "billing"}
+    >>> source = from_kafka("orders", settings, on_error="dead_letter")
+    >>> bills = source.map(lambda row: (row[0], row[1].decode())).map(healing, stream=source)
+    >>> bills.sink(print)  # then `source.run()`
     """
     settings = KafkaSettings.of(topics, consumer_params, poll_interval, on_error, debug=debug)
     return KafkaStream(settings, start=start, store=store, spark=spark, state=state)
@@ -252,6 +257,10 @@ def from_kafka_batched(
     """As `from_kafka`, in lists of at most `maxlen` records of one partition; `partitions` are read side by side.
 
     `dask` is for those who come from water-healer: lists are healed on Spark, always.
+
+    >>> settings = {"bootstrap.servers": "localhost:9092", "group.id": "billing"}
+    >>> source = from_kafka_batched("orders", settings, maxlen=500)
+    >>> source.map(lambda rows: [(uuid, value.decode()) for uuid, value in rows]).sink(healing_batch, stream=source)
     """
     for name, number in (("partitions", partitions), ("maxlen", maxlen)):
         if number < 1:

@@ -21,7 +21,12 @@ FailedRecords: TypeAlias = "Mapping[Place, Mapping[int, FailedRecord]]"
 
 @dataclass(frozen=True)
 class OnError:
-    """How often a record runs, how long the pauses are (each twice the last), and what is done when all have failed."""
+    """How often a record runs, how long the pauses are (each twice the last), and what is done when all have failed.
+
+    >>> policy = fm.streams.retry(3, "1s")
+    >>> policy.attempts, [policy.pause_seconds(n) for n in (1, 2)], policy.then
+    (4, [1.0, 2.0], 'stop')
+    """
 
     attempts: int = 1
     backoff_seconds: float = 0.0

@@ -39,6 +39,7 @@ jobs:
     source: {type: files, path: landing, format: jsonl, schema: "id long"}
     sinks: [{type: delta, path: lake/ids}]
     dead_letters: {path: lake/dead}
+    tags: [nightly]
 """
 STREAM = """
 from floodmark.streams import from_kafka, healing
@@ -240,3 +241,47 @@ def test_a_letter_that_holds_no_record_cannot_be_replayed_and_the_error_says_wha
     assert said.code == 2
     assert "letter 1:a.json:9 of 'ids' holds its text alone" in said.err
     assert "Try: fix it at the source" in said.err
+
+
+@pytest.mark.parametrize(
+    ("words", "of"),
+    [
+        (("list", "tag:nightly"), ["ids", "ids"]),
+        (("show", "tag:nightly"), ["ids", "ids"]),
+        (("list", "--select", "+ids"), ["ids", "ids"]),
+        (("show", "--select", "bil*"), ["billing"]),
+        (("list", "--exclude", "tag:nightly"), ["billing"]),
+        (("list", "ids", "billing", "--exclude", "b*"), ["ids", "ids"]),
+    ],
+)
+def test_streams_and_jobs_are_chosen_by_the_words_of_every_command(
+    floodmark: Callable[..., CommandResult], project: Path, words: tuple[str, ...], of: list[str]
+) -> None:
+    """Patterns mean streams too, which have no tags."""
+    DeadLetters(project / "state" / "streams" / "billing" / "dead").add([LETTER])
+    listed = json.loads(floodmark("deadletters", *words, "--json").out)["dead_letters"]
+    assert [each["of"] for each in listed] == of
+
+
+def test_beside_select_every_argument_is_a_letter(floodmark: Callable[..., CommandResult], project: Path) -> None:
+    """So one of a job that is chosen by its tag can be named."""
+    said = floodmark("deadletters", "show", "--select", "tag:nightly", "2:b.json:1", "--json")
+    assert [each["letter"] for each in json.loads(said.out)["dead_letters"]] == ["2:b.json:1"]
+
+
+def test_several_are_asked_about_one_by_one_and_letters_belong_to_one(
+    floodmark: Callable[..., CommandResult], project: Path
+) -> None:
+    """A letter is named within its stream or job."""
+    DeadLetters(project / "state" / "streams" / "billing" / "dead").add([LETTER])
+    DeadLetters(project / "state" / "streams" / "shipping" / "dead").add([LETTER, TOMBSTONE])
+    asked = floodmark("deadletters", "discard", "--select", "*", "--exclude", "ids", "--dry-run")
+    assert asked.out.splitlines() == [
+        "would discard 1 dead letter of 'billing'",
+        "would discard 2 dead letters of 'shipping'",
+    ]
+    refused = floodmark("deadletters", "discard", "--select", "*ing", "orders/0/17", "--yes")
+    assert (refused.code, refused.err.splitlines()[0]) == (
+        2,
+        "Error: 2 streams and jobs are named, and this is about one: billing, shipping.",
+    )

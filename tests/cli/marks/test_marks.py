@@ -14,7 +14,8 @@ from typing import Any
 import pytest
 
 from floodmark import stores
-from floodmark.hwm import HWM, ColumnDecimalHWM, ColumnIntHWM, KeyValueIntHWM
+from floodmark.hwm import HWM, ColumnDecimalHWM, ColumnIntHWM, FileListHWM, KeyValueIntHWM
+from floodmark.hwm.files import FileStat
 from floodmark.stores.contract import MarkStore
 from floodmark.stores.extras import RecordExtras, SinkLedger
 from floodmark.stores.lease import hold
@@ -88,6 +89,24 @@ def test_marks_are_a_plain_table_where_nobody_looks(floodmark: Floodmark, projec
         ["job", "type", "value", "number", "modified"],
         ["orders", "column_int", "42", "7", "2026-01-01T12:00:00"],
     ]
+
+
+@pytest.mark.parametrize(
+    ("files", "text"),
+    [
+        ({"/in/b.csv": FileStat(1, 7), "/in/c.csv": FileStat(1, 5)}, "2 files, the newest b.csv"),
+        ({"/in/b.csv": FileStat(1, 7)}, "1 file, the newest b.csv"),
+        ({f"/in/{n:02}.csv": FileStat(1, n) for n in range(30)}, "30 files, the newest 29.csv"),
+        ({"/in/b.csv": None, "/in/c.csv": None}, "2 files, the newest c.csv"),
+    ],
+)
+def test_a_mark_of_files_is_shown_as_their_count_and_the_newest(
+    floodmark: Floodmark, project: Path, files: dict[str, FileStat | None], text: str
+) -> None:
+    """By the time when it was modified; the document has the files themselves."""
+    saved(project, "orders", FileListHWM("src", files))
+    assert text in floodmark("marks", "show").out
+    assert text in floodmark("marks", "history", "orders").out
 
 
 @pytest.mark.usefixtures("project")

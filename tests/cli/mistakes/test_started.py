@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 
     from floodmark.testing.servers import Broker
 
+pytestmark = pytest.mark.slow
+
 Floodmark = Callable[..., CommandResult]
 UNKNOWN = "{type: files, path: in, settle: 0s}"
 LAKE = "[{type: delta, path: lake/orders}]"
@@ -142,3 +144,15 @@ def test_a_missing_topic_of_a_sink_is_found_before_spark_starts(
     no_spark = Tools(session=lambda _: LazySession(lambda: pytest.fail("no session is needed")))
     said = floodmark("run", tools=no_spark)
     assert (said.code, "no topic 'no-such-topic'" in said.err, "create: {partitions" in said.err) == (2, True, True)
+
+
+def test_a_missing_topic_of_a_source_is_found_before_spark_starts(
+    folder: Path, floodmark: Floodmark, kafka: Broker
+) -> None:
+    """By its name, with what makes it."""
+    write(folder, source=f"{{type: kafka, bootstrap: '{kafka.bootstrap}', topic: no-such-topic, value: text}}")
+    no_spark = Tools(session=lambda _: LazySession(lambda: pytest.fail("no session is needed")))
+    said = floodmark("run", tools=no_spark)
+    assert (said.code, "no-such-topic" in said.err) == (1, True), said.err
+    assert "Try: fix the name in `topic:`, or make it: `kafka-topics --create --topic NAME`" in said.err
+    assert BEGINNINGS.findall(said.err) == ["Error", "Try"]

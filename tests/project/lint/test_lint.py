@@ -220,8 +220,9 @@ def test_a_rule_that_would_go_wrong_is_found(tmp_path: Path, rule: str, found: l
     [
         ("select id as nobody from source", []),
         ("select *, 1 as nobody from source", []),
-        ("select * except (at) from source", []),
-        ("select s.* from source s", []),
+        ("select * except (at) from source", ["FM123"]),
+        ("select s.* from source s", ["FM123"]),
+        ("select s.*, d.* from source s join dim d on d.id = s.id", ["FM105", "FM301"]),
         ("select id from source", ["FM123"]),
         ("select * from source", ["FM123"]),
     ],
@@ -258,7 +259,11 @@ LAKE = "delta, name: lake, path: lake/orders"
         (TABLE, LAKE, ["FM311", "FM313"]),
         ("delta, path: bronze", f"{LAKE}, mode: merge, key: [id], sequence: [at]", ["FM314", "FM315"]),
         ("delta, path: bronze, changes: feed", "kafka, bootstrap: 'b:1', topic: t", ["FM315", "FM317"]),
-        ("kafka, bootstrap: 'b:1', topic: t", f"{LAKE}, mode: merge, key: [id], sequence: [at]", ["FM315"]),
+        (
+            "kafka, bootstrap: 'b:1', topic: t, value: {format: json, schema: 'id long, at timestamp'}",
+            f"{LAKE}, mode: merge, key: [id], sequence: [at]",
+            ["FM315"],
+        ),
         ("files, path: in", "files, path: out", ["FM316"]),
     ],
 )

@@ -125,7 +125,7 @@ def test_a_day_before_time_began_is_refused(url: str, form: str, kept_as: str, a
         sent(url, f"c {kept_as}", BinaryRows((form,)), rows)
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 @given(st.lists(st.decimals(allow_nan=False, allow_infinity=False, places=9, min_value=-(10**20), max_value=10**20)))
 def test_binary_and_text_say_the_same_of_every_decimal(url: str, values: list[Decimal]) -> None:
     """PostgreSQL's own parser is the judge."""

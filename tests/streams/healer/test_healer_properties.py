@@ -5,6 +5,7 @@ from __future__ import annotations
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -16,9 +17,9 @@ from tests.streams.local_cluster import DriverDied, LocalCluster, Log, WorkerDie
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    import pytest
-
     from floodmark.streams.stream import Stream
+
+pytestmark = pytest.mark.slow
 
 
 class Fate:
@@ -53,7 +54,7 @@ FATES = st.builds(Fate, st.sets(PLACES, max_size=4), st.sets(PLACES, max_size=2)
 RUNS = st.lists(st.tuples(FATES, st.integers(0, LENGTH), st.integers(0, LENGTH)), min_size=1, max_size=4)
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 @given(runs=RUNS, holes=st.sets(PLACES, max_size=6))
 def test_whatever_fails_or_dies_every_record_is_done_once_and_the_mark_is_the_rules(
     tmp_path_factory: pytest.TempPathFactory, runs: list[tuple[Fate, int, int]], holes: set[tuple[int, int]]
@@ -68,7 +69,7 @@ def test_whatever_fails_or_dies_every_record_is_done_once_and_the_mark_is_the_ru
     assert cluster.marks() == {0: LENGTH, 1: LENGTH}
 
 
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=15)
 @given(runs=RUNS, holes=st.sets(PLACES, max_size=6), size=st.integers(1, 4), rows_at_once=st.none() | st.integers(1, 3))
 def test_whatever_happens_to_batches_no_record_is_passed_before_it_was_healed(
     tmp_path_factory: pytest.TempPathFactory,
@@ -88,7 +89,7 @@ def test_whatever_happens_to_batches_no_record_is_passed_before_it_was_healed(
     assert cluster.marks() == {0: LENGTH, 1: LENGTH}
 
 
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=15)
 @given(runs=RUNS, holes=st.sets(PLACES, max_size=6), at_once=st.integers(1, 5), orders=st.booleans())
 def test_whatever_happens_side_by_side_no_record_is_passed_before_it_was_healed(
     tmp_path_factory: pytest.TempPathFactory,
@@ -110,7 +111,7 @@ def test_whatever_happens_side_by_side_no_record_is_passed_before_it_was_healed(
 PEACEFUL = st.builds(Fate, st.sets(PLACES, max_size=4), st.just(set()), st.none() | st.integers(0, 15))
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 @given(
     runs=st.lists(st.tuples(PEACEFUL, st.integers(0, LENGTH), st.integers(0, LENGTH)), min_size=1, max_size=4),
     holes=st.sets(PLACES, max_size=6),

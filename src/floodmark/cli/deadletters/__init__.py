@@ -4,15 +4,31 @@ from __future__ import annotations
 
 import time
 from collections.abc import Collection, Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from floodmark.cli.deadletters.letters import JobLetters, Letter, StreamLetters, letter_holder, letter_holders
+from floodmark.cli.deadletters.letters import Holder, JobLetters, Letter, StreamLetters, letter_holder, letter_holders
 from floodmark.cli.invocation import Invocation
-from floodmark.cli.output import AsJson, DryRun, Yes, confirm, counted, print_json, print_line, print_table
+from floodmark.cli.output import (
+    AsJson,
+    DryRun,
+    Exclude,
+    Select,
+    Yes,
+    confirm,
+    counted,
+    print_json,
+    print_line,
+    print_table,
+    words,
+)
+from floodmark.cli.progress import showing
+from floodmark.cli.run import telling_of
 from floodmark.errors import ConfigError
+from floodmark.phases import phase
 
 if TYPE_CHECKING:
     from floodmark.streams.healer.dead_letters import DeadLetter, ReplayReport
@@ -20,24 +36,35 @@ if TYPE_CHECKING:
 
 app = typer.Typer(add_completion=False, no_args_is_help=True, help="List, show, replay and discard dead letters.")
 State = Annotated[
-    Path | None, typer.Option(help="The state folder of a stream, or of several; else that beside the marks.")
+    Path | None,
+    typer.Option(metavar="FOLDER", help="The state folder of a stream, or of several; else that beside the marks."),
 ]
-Name = Annotated[str, typer.Argument(metavar="NAME", help="A stream (its group.id), or a job.")]
-Letters = Annotated[list[str] | None, typer.Argument(metavar="[LETTER]...", help="As list shows them; else all open.")]
+Name = Annotated[
+    str | None, typer.Argument(metavar="NAME", help="A stream (its group.id) or a job; as --select, in place of it.")
+]
+Letters = Annotated[list[str] | None, typer.Argument(metavar="LETTER", help="As list shows them; else all open.")]
 ERROR_WIDTH = 60
 
 
 @app.command("list")
 def list_(
     ctx: typer.Context,
-    name: Annotated[str | None, typer.Argument(metavar="[NAME]", help="Only this stream or job.")] = None,
+    names: Annotated[
+        list[str] | None, typer.Argument(metavar="NAME", help="Only these streams and jobs; as --select.")
+    ] = None,
+    select: Select = None,
+    exclude: Exclude = None,
     everything: Annotated[bool, typer.Option("--all", help="Also those that were replayed or discarded.")] = False,
     state: State = None,
     as_json: AsJson = False,
 ) -> None:
     """List the records that were given up, by stream and job."""
     invocation: Invocation = ctx.obj
-    letters = [each for holder in letter_holders(invocation, state, name) for each in holder.all()]
+    letters = [
+        each
+        for holder in letter_holders(invocation, state, words(names, select), exclude or ())
+        for each in holder.all()
+    ]
     chosen = [each for each in letters if everything or each.status == "open"]
     if as_json:
         print_json({"dead_letters": [{**each.entry(), "error": invocation.scrub(each.error)} for each in chosen]})
@@ -49,12 +76,19 @@ def list_(
 
 
 @app.command()
-def show(ctx: typer.Context, name: Name, letter: Letters = None, state: State = None, as_json: AsJson = False) -> None:
+def show(
+    ctx: typer.Context,
+    name: Name = None,
+    letter: Letters = None,
+    select: Select = None,
+    exclude: Exclude = None,
+    state: State = None,
+    as_json: AsJson = False,
+) -> None:
     """Show letters whole: key, headers, value, and why they failed."""
     invocation: Invocation = ctx.obj
-    every = {each.letter: each for each in letter_holder(invocation, state, name).all()}
-    chosen = [every[each] for each in letters_meant(every, letter, name) if letter or every[each].status == "open"]
-    documents = [{**each.entry(), "error": invocation.scrub(each.error), **each.details} for each in chosen]
+    holders, named = _selected_letters(invocation, state, arguments_of(name, letter), select, exclude)
+    documents = [document for each in holders for document in _documents(each, named, invocation)]
     if as_json:
         print_json({"dead_letters": documents})
         return
@@ -67,8 +101,10 @@ def show(ctx: typer.Context, name: Name, letter: Letters = None, state: State = 
 @app.command()
 def replay(
     ctx: typer.Context,
-    name: Name,
+    name: Name = None,
     letter: Letters = None,
+    select: Select = None,
+    exclude: Exclude = None,
     origin: Annotated[
         str | None, typer.Option("--from", metavar="MODULE:STREAM", help="Of a stream: the stream, as Python.")
     ] = None,
@@ -79,42 +115,110 @@ def replay(
 ) -> None:
     """Run letters again, through the stream in this process or through the job on Spark; what fails stays open."""
     invocation: Invocation = ctx.obj
-    holder = letter_holder(invocation, state, name)
-    if isinstance(holder, JobLetters):
-        _refuse_origin(origin, holder)
-        failed = replay_of_job(invocation, holder, letter, yes=yes, dry_run=dry_run, as_json=as_json)
-        raise typer.Exit(1 if failed else 0)
-    letters = _open_letters_of_stream(holder, letter)
-    if origin is None:
-        raise ConfigError(
-            f"the steps of stream '{name}' are in your program.",
-            hint=f"floodmark deadletters replay {name} --from MODULE:STREAM, where STREAM is what from_kafka returned",
-        )
-    if confirm(f"replay {counted(len(letters), 'dead letter')} of '{name}'", yes=yes or as_json, dry_run=dry_run):
-        result = _replay_stream(holder, letters, origin)
-        _report_stream(result, invocation, name, as_json=as_json)
-        raise typer.Exit(1 if result.failures else 0)
+    holders, named = _selected_letters(invocation, state, arguments_of(name, letter), select, exclude)
+    if as_json or any(isinstance(each, StreamLetters) for each in holders):
+        holders = [letter_holder(holders)]
+    act = partial(replay_of_one, invocation, named=named, origin=origin, yes=yes, dry_run=dry_run, as_json=as_json)
+    raise typer.Exit(1 if sum(map(act, holders)) else 0)
 
 
 @app.command()
 def discard(
     ctx: typer.Context,
-    name: Name,
+    name: Name = None,
     letter: Letters = None,
+    select: Select = None,
+    exclude: Exclude = None,
     state: State = None,
     yes: Yes = False,
     dry_run: DryRun = False,
 ) -> None:
     """Close letters without running them; they stay in `list --all`."""
-    holder = letter_holder(ctx.obj, state, name)
-    if isinstance(holder, JobLetters):
-        discard_of_job(ctx.obj, holder, letter, yes=yes, dry_run=dry_run)
-        return
-    letters = _open_letters_of_stream(holder, letter)
-    if confirm(f"discard {counted(len(letters), 'dead letter')} of '{name}'", yes=yes, dry_run=dry_run):
-        for each in letters:
-            holder.letters.resolve(each.record, "discarded", at=time.time())
-        print_line(f"{name}: {len(letters)} discarded")
+    holders, named = _selected_letters(ctx.obj, state, arguments_of(name, letter), select, exclude)
+    for holder in holders:
+        if isinstance(holder, JobLetters):
+            discard_of_job(ctx.obj, holder, named, yes=yes, dry_run=dry_run)
+            continue
+        letters = _open_letters_of_stream(holder, named)
+        if confirm(f"discard {counted(len(letters), 'dead letter')} of '{holder.name}'", yes=yes, dry_run=dry_run):
+            for each in letters:
+                holder.letters.resolve(each.record, "discarded", at=time.time())
+            print_line(f"{holder.name}: {len(letters)} discarded")
+
+
+def _selected_letters(
+    invocation: Invocation,
+    state: Path | None,
+    arguments: Sequence[str],
+    select: Sequence[str] | None,
+    exclude: Sequence[str] | None,
+) -> tuple[list[Holder], list[str]]:
+    """Whose letters are meant, and which of them; beside --select, every argument is a letter.
+
+    Raises ConfigError where letters are named and several have some, or a plain name is that of several.
+    """
+    named, letters = (select, arguments) if select else (arguments[:1], arguments[1:])
+    if not named:
+        raise ConfigError("no stream or job is named.", hint="name one, or `--select` some")
+    holders = letter_holders(invocation, state, named, exclude or ())
+    is_about_one = bool(letters) or len({each.name for each in holders}) == 1
+    return ([letter_holder(holders)] if is_about_one else list(filter(_has_open, holders))), list(letters)
+
+
+def _has_open(holder: Holder) -> bool:
+    return any(each.status == "open" for each in holder.all())
+
+
+def arguments_of(name: str | None, letters: Sequence[str] | None) -> list[str]:
+    """What stands behind the command, in its order."""
+    return [*([name] if name else []), *(letters or ())]
+
+
+def _documents(holder: Holder, named: Sequence[str], invocation: Invocation) -> list[dict[str, object]]:
+    every = {each.letter: each for each in holder.all()}
+    chosen = [every[each] for each in letters_meant(every, named, holder.name) if named or every[each].status == "open"]
+    return [{**each.entry(), "error": invocation.scrub(each.error), **each.details} for each in chosen]
+
+
+def replay_of_one(
+    invocation: Invocation,
+    holder: Holder,
+    named: Sequence[str],
+    origin: str | None,
+    *,
+    yes: bool,
+    dry_run: bool,
+    as_json: bool,
+) -> int:
+    """Run the open letters of a stream or of a job again; how many failed again."""
+    if isinstance(holder, StreamLetters):
+        return replay_of_stream(invocation, holder, named, origin, yes=yes, dry_run=dry_run, as_json=as_json)
+    _refuse_origin(origin, holder)
+    return replay_of_job(invocation, holder, named, yes=yes, dry_run=dry_run, as_json=as_json)
+
+
+def replay_of_stream(
+    invocation: Invocation,
+    holder: StreamLetters,
+    named: Sequence[str],
+    origin: str | None,
+    *,
+    yes: bool,
+    dry_run: bool,
+    as_json: bool,
+) -> int:
+    """Run letters through the stream's own steps in this process; how many failed again."""
+    letters, name = _open_letters_of_stream(holder, named), holder.name
+    if origin is None:
+        raise ConfigError(
+            f"the steps of stream '{name}' are in your program.",
+            hint=f"floodmark deadletters replay {name} --from MODULE:STREAM, where STREAM is what from_kafka returned",
+        )
+    if not confirm(f"replay {counted(len(letters), 'dead letter')} of '{name}'", yes=yes or as_json, dry_run=dry_run):
+        return 0
+    result = _replay_stream(holder, letters, origin)
+    _report_stream(result, invocation, name, as_json=as_json)
+    return len(result.failures)
 
 
 def replay_of_job(
@@ -128,7 +232,8 @@ def replay_of_job(
         return 0
     [job] = invocation.jobs([holder.name], console="stderr" if as_json else "stdout")
     ids = [each.id for each in letters if each.id] if named else ()
-    replay_letters(job, ids, invocation.session(), invocation.store())
+    with showing(invocation, as_json=as_json), phase("replaying", job.name), telling_of(invocation, job) as heard:
+        replay_letters(heard, ids, invocation.session(), invocation.store())
     return _report(holder, letters, invocation, as_json=as_json)
 
 
@@ -142,7 +247,8 @@ def discard_of_job(
     if confirm(_act("discard", letters, holder), yes=yes, dry_run=dry_run):
         [job] = invocation.jobs([holder.name])
         ids = [each.id for each in letters if each.id]
-        discarded = discard_letters(job, ids, invocation.session(), invocation.store()) if ids else 0
+        with showing(invocation), phase("discarding", job.name):
+            discarded = discard_letters(job, ids, invocation.session(), invocation.store()) if ids else 0
         print_line(f"{holder.name}: {discarded} discarded")
 
 

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timezone
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 from floodmark.errors import ConfigError
 from floodmark.probes.set_aside import SetAsideRow, rows_set_aside
+from floodmark.project.selection import Selection, Tagged, is_plain
 from floodmark.stores.opening import HIDDEN_FOLDER, STREAMS_FOLDER, folder_beside
 from floodmark.streams.healer.dead_letters import DeadLetter, DeadLetters, letters_below, text_of
 
@@ -60,32 +61,57 @@ class StreamLetters:
 
     name: str
     letters: DeadLetters
+    tags: tuple[str, ...] = ()
     kind = "stream"
 
     def all(self) -> list[Letter]:
         return [_letter_of_stream(self.name, each) for each in self.letters.all()]
 
 
-def letter_holders(invocation: Invocation, state: Path | None, name: str | None) -> list[StreamLetters | JobLetters]:
-    """Everything that can have dead letters here, or only what has that name; `job:NAME` tells two of a name apart."""
-    everything: list[StreamLetters | JobLetters] = [*_streams(invocation, state), *_jobs(invocation)]
-    chosen = [each for each in everything if name in (None, each.name, f"{each.kind}:{each.name}")]
-    if name is not None and not chosen:
+Holder: TypeAlias = "StreamLetters | JobLetters"
+
+
+def letter_holders(
+    invocation: Invocation, state: Path | None, named: Sequence[str], exclude: Sequence[str] = ()
+) -> list[Holder]:
+    """Everything that can have dead letters here, or what these words mean of it.
+
+    `job:NAME` and `stream:NAME` tell two of a name apart. Raises ConfigError for a word that means none of them.
+    """
+    everything: list[Holder] = [*_streams(invocation, state), *_jobs(invocation)]
+    chosen = [each for word in named for each in _holders_meant(invocation, everything, word)] if named else everything
+    left_out = [each for word in exclude for each in _holders_meant(invocation, everything, word)]
+    return [each for each in everything if each in chosen and each not in left_out]
+
+
+def _holders_meant(invocation: Invocation, everything: Sequence[Holder], word: str) -> list[Holder]:
+    if is_plain(word):
+        chosen = [each for each in everything if word in (each.name, f"{each.kind}:{each.name}")]
+    else:
+        jobs = invocation.loaded_project().jobs if _has_project(invocation) else ()
+        streams = [each for each in everything if isinstance(each, StreamLetters)]
+        tagged: list[Tagged] = [*jobs, *(each for each in streams if each.name not in {job.name for job in jobs})]
+        names = {each.name for each in Selection([word]).of(tagged, invocation.needed_jobs)}
+        chosen = [each for each in everything if each.name in names]
+    if not chosen:
         known = ", ".join(each.name for each in everything) or "(none has any)"
         raise ConfigError(
-            f"no stream or job '{name}' with dead letters.",
+            f"no stream or job '{word}' with dead letters.",
             hint=f"one of: {known}; a stream elsewhere is found by --state FOLDER",
         )
     return chosen
 
 
-def letter_holder(invocation: Invocation, state: Path | None, name: str) -> StreamLetters | JobLetters:
-    """The stream or job of that name."""
-    chosen = letter_holders(invocation, state, name)
-    if len(chosen) > 1:
+def letter_holder(chosen: Sequence[Holder]) -> Holder:
+    """The one that a command is about. Raises ConfigError where several are meant."""
+    if len(chosen) == 1:
+        return chosen[0]
+    names = [each.name for each in chosen]
+    if len(set(names)) == 1:
         both = " or ".join(f"{each.kind}:{each.name}" for each in chosen)
-        raise ConfigError(f"'{name}' is the name of several that have dead letters.", hint=f"write {both}")
-    return chosen[0]
+        raise ConfigError(f"'{names[0]}' is the name of several that have dead letters.", hint=f"write {both}")
+    count = f"{len(names)} streams and jobs are named, and this is about one"
+    raise ConfigError(f"{count}{': ' if names else ''}{', '.join(names)}.", hint="name one stream or job")
 
 
 def _streams(invocation: Invocation, state: Path | None) -> list[StreamLetters]:

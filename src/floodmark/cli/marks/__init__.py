@@ -5,8 +5,9 @@ Marks that go elsewhere, or come from there, are in `transfer`.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from datetime import datetime, timezone
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -17,19 +18,27 @@ from floodmark.cli.output import (
     DryRun,
     Exclude,
     Jobs,
+    OneJob,
     Select,
+    UsageError,
     Yes,
     confirm,
+    counted,
+    one_job,
     print_json,
     print_line,
     print_table,
+    require_words,
     words,
 )
+from floodmark.cli.progress import showing
 from floodmark.errors import ConfigError, JobNotFound, LeaseHeld, SinkBehind, SinkShared
+from floodmark.hwm import HWM, FileListHWM
 from floodmark.hwm.mark import mark_text
+from floodmark.phases import phase
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
     from floodmark.stores.contract import MarkStore
     from floodmark.stores.paged import PruneCounts
@@ -37,7 +46,6 @@ if TYPE_CHECKING:
 
 
 app = typer.Typer(add_completion=False, no_args_is_help=True, help="Show, move, copy and carry over the marks.")
-JobArgument = Annotated[str, typer.Argument(metavar="JOB", help="The job's name.")]
 
 
 @app.command()
@@ -49,24 +57,18 @@ def show(
     as_json: AsJson = False,
 ) -> None:
     """Show how far each job has read."""
-    from floodmark.project.selection import is_plain
-
     invocation: Invocation = ctx.obj
     store, named = invocation.store(), words(jobs, select)
-    if exclude or not all(map(is_plain, named)):
-        names = [each.name for each in invocation.selected(named, exclude or ())]
-    else:
-        each_word: list[str | None] = [*named] or [None]
-        names = [name for word in each_word for name in known_jobs(invocation, store, word)]
+    names = chosen_names(invocation, store, named, exclude or ())
     records = [record for name in names if (record := store.read(name)) is not None]
     rows = [row for record in records for row in mark_rows(record)]
     if as_json:
-        print_json({"marks": rows})
+        print_json({"marks": [row.entry for row in rows]})
         return
     if not rows:
         print_line(f"{', '.join(named)}: no mark" if named else "no marks yet")
     else:
-        print_table(("job", "type", "value", "number", "modified"), [_cells(row) for row in rows])
+        print_table(("job", "type", "value", "number", "modified"), [row.cells() for row in rows])
     for record in records:
         if record.intent is not None:
             print_line(f"{record.job}: batch {record.intent.number} is open; the next run finishes it")
@@ -75,61 +77,85 @@ def show(
 @app.command()
 def history(
     ctx: typer.Context,
-    job: JobArgument,
-    last: Annotated[int, typer.Option(min=1, help="How many, newest first.")] = 20,
+    jobs: Jobs = None,
+    select: Select = None,
+    exclude: Exclude = None,
+    last: Annotated[int, typer.Option(min=1, help="How many of each job, newest first.")] = 20,
     as_json: AsJson = False,
 ) -> None:
     """Show where a job's mark has been, newest first."""
     invocation: Invocation = ctx.obj
     store = invocation.store()
-    known_jobs(invocation, store, job)
-    entries = [{**row, "origin": r.origin} for r in store.history(job, limit=last) for row in mark_rows(r, resets=True)]
+    names = chosen_names(invocation, store, require_words(words(jobs, select)), exclude or ())
+    records = [record for name in names for record in store.history(name, limit=last)]
+    rows = [(row, record.origin) for record in records for row in mark_rows(record, resets=True)]
     if as_json:
-        print_json({"history": entries})
+        print_json({"history": [{**row.entry, "origin": origin} for row, origin in rows]})
         return
     header = ("job", "type", "value", "number", "modified", "by")
-    print_table(header, [(*_cells(entry), str(entry["origin"])) for entry in entries])
+    print_table(header, [(*row.cells(), str(origin)) for row, origin in rows])
 
 
 @app.command("set")
 def set_(
     ctx: typer.Context,
-    job: JobArgument,
-    value: Annotated[str, typer.Argument(metavar="VALUE", help="What the mark becomes; may lie below it.")],
+    jobs: OneJob = None,
+    value: Annotated[str, typer.Argument(metavar="VALUE", help="What the mark becomes; may lie below it.")] = ...,  # type: ignore[assignment]
+    select: Select = None,
+    exclude: Exclude = None,
     yes: Yes = False,
     dry_run: DryRun = False,
 ) -> None:
-    """Put a job's mark somewhere else; the next run reads what lies above it."""
+    """Put the mark of one job somewhere else; the next run reads what lies above it."""
     invocation: Invocation = ctx.obj
-    if _confirm_change(invocation, job, f"set the mark of '{job}' to {value}", yes=yes, dry_run=dry_run):
-        [target] = invocation.jobs([job])
-        mark = target.set_mark(value, invocation.session(), invocation.store())
-        print_line(f"{job}: mark {mark_text(mark.show())}")
+    if not jobs and not select:
+        raise UsageError("Missing argument 'VALUE'.", ctx=ctx)  # the one that is there is the job
+    job = one_job(invocation, words(jobs, select), exclude)
+    if _confirm_change(invocation, job.name, f"set the mark of '{job.name}' to {value}", yes=yes, dry_run=dry_run):
+        with showing(invocation), phase("fencing the sinks", job.name):
+            mark = job.set_mark(value, invocation.session(), invocation.store())
+        print_line(f"{job.name}: mark {mark_text(mark.show())}")
 
 
 @app.command()
-def reset(ctx: typer.Context, job: JobArgument, yes: Yes = False, dry_run: DryRun = False) -> None:
-    """Forget a job's mark; the next run delivers everything again."""
+def reset(
+    ctx: typer.Context,
+    jobs: Jobs = None,
+    select: Select = None,
+    exclude: Exclude = None,
+    yes: Yes = False,
+    dry_run: DryRun = False,
+) -> None:
+    """Forget the marks of jobs; the next run delivers everything again."""
     invocation: Invocation = ctx.obj
-    act = f"forget the mark of '{job}' and deliver everything again"
-    if _confirm_change(invocation, job, act, yes=yes, dry_run=dry_run):
-        [target] = invocation.jobs([job])
-        target.reset(invocation.session(), invocation.store())
-        print_line(f"{job}: no mark")
+    for job in invocation.jobs(require_words(words(jobs, select)), exclude=exclude or ()):
+        act = f"forget the mark of '{job.name}' and deliver everything again"
+        if _confirm_change(invocation, job.name, act, yes=yes, dry_run=dry_run):
+            with showing(invocation), phase("fencing the sinks", job.name):
+                job.reset(invocation.session(), invocation.store())
+            print_line(f"{job.name}: no mark")
 
 
 @app.command()
-def accept(ctx: typer.Context, job: JobArgument, yes: Yes = False, dry_run: DryRun = False) -> None:
+def accept(
+    ctx: typer.Context,
+    jobs: Jobs = None,
+    select: Select = None,
+    exclude: Exclude = None,
+    yes: Yes = False,
+    dry_run: DryRun = False,
+) -> None:
     """Go on from the mark although a sink lost batches that it had confirmed, or has another project's."""
     invocation: Invocation = ctx.obj
-    act = f"accept what the sinks of '{job}' have now, with what is missing there"
-    if _confirm_change(invocation, job, act, yes=yes, dry_run=dry_run):
-        [target] = invocation.jobs([job])
-        found = target.accept_sinks(invocation.session(), invocation.store())
-        for each in found:
-            print_line(f"{job}: {accepted_text(each)}: accepted")
-        if not found:
-            print_line(f"{job}: every sink has what it confirmed")
+    for job in invocation.jobs(require_words(words(jobs, select)), exclude=exclude or ()):
+        act = f"accept what the sinks of '{job.name}' have now, with what is missing there"
+        if _confirm_change(invocation, job.name, act, yes=yes, dry_run=dry_run):
+            with showing(invocation), phase("asking the sinks", job.name):
+                accepted = job.accept_sinks(invocation.session(), invocation.store())
+            for each in accepted:
+                print_line(f"{job.name}: {accepted_text(each)}: accepted")
+            if not accepted:
+                print_line(f"{job.name}: every sink has what it confirmed")
 
 
 def accepted_text(found: SinkBehind | SinkShared) -> str:
@@ -233,13 +259,22 @@ def _confirm_change(invocation: Invocation, job: str, act: str, *, yes: bool, dr
     """Whether to go on; refuses at once while another run holds the job's lease."""
     from floodmark.stores.lease import alive
 
-    invocation.jobs([job])
     lease, record = invocation.store().lease(job), invocation.store().read(job)
     if lease is not None and alive(lease.owner):
         raise LeaseHeld(job, holder=str(lease.owner), since=lease.since.isoformat(timespec="seconds"))
     now = ", ".join(mark_text(mark.show()) for mark in record.marks.values()) if record else ""
     print_line(f"{job}: mark {now or 'none'}")
     return confirm(act, yes=yes, dry_run=dry_run)
+
+
+def chosen_names(invocation: Invocation, store: MarkStore, named: Sequence[str], exclude: Sequence[str]) -> list[str]:
+    """The jobs that are meant; a name may be one that the store alone knows, and no word means all it has."""
+    from floodmark.project.selection import is_plain
+
+    if exclude or not all(map(is_plain, named)):
+        return [each.name for each in invocation.selected(named, exclude)]
+    each_word: list[str | None] = [*named] or [None]
+    return [name for word in each_word for name in known_jobs(invocation, store, word)]
 
 
 def known_jobs(invocation: Invocation, store: MarkStore, job: str | None) -> list[str]:
@@ -249,29 +284,48 @@ def known_jobs(invocation: Invocation, store: MarkStore, job: str | None) -> lis
     stored = list(store.jobs())
     if job is None:
         return stored
-    declared = gather(invocation.document()).values.get("jobs")
+    document = gather(invocation.document())
+    declared = document.values.get("jobs")
     names = [str(each.get("name")) for each in declared if isinstance(each, dict)] if isinstance(declared, list) else []
     if job not in (*stored, *names):
+        if document.mistakes:
+            raise document.mistakes[0]  # it may be of a file that cannot be read
         raise JobNotFound(job, known=sorted({*stored, *names}))
     return [job]
 
 
-def mark_rows(record: JobRecord, *, resets: bool = False) -> Iterator[dict[str, object]]:
+@dataclass(frozen=True)
+class MarkRow:
+    """A mark as the document has it, and its value for people."""
+
+    entry: dict[str, object]
+    text: str
+
+    def cells(self) -> tuple[str, ...]:
+        row = self.entry
+        return (str(row["job"]), str(row["type"] or ""), self.text, str(row["number"]), str(row["modified_time"])[:19])
+
+
+def mark_rows(record: JobRecord, *, resets: bool = False) -> Iterator[MarkRow]:
     """One row for each source of the job; with `resets`, one also where there is no mark."""
     for source, mark in record.marks.items():
         changed = mark.modified_time or record.modified_time
-        yield _row(record, mark.kind, mark.show(), changed.isoformat() if changed else None, record.sources.get(source))
+        entry = _entry(record, mark.kind, mark.show(), changed, record.sources.get(source))
+        yield MarkRow(entry, value_text(mark))
     if resets and not record.marks:
-        yield _row(record, None, None, record.modified_time.isoformat() if record.modified_time else None, None)
+        yield MarkRow(_entry(record, None, None, record.modified_time, None), mark_text(None))
 
 
-def _row(
-    record: JobRecord, kind: str | None, value: object, changed: str | None, found: str | None
+def value_text(mark: HWM[Any]) -> str:
+    """A mark's value in a cell: of files how many were read, and the newest of them."""
+    if not isinstance(mark, FileListHWM) or not mark.value:
+        return mark_text(mark.show())
+    newest, _ = max(mark.value.items(), key=lambda file: (file[1].modified_ns if file[1] else -1, file[0]))
+    return f"{counted(len(mark.value), 'file')}, the newest {newest.rpartition('/')[2]}"
+
+
+def _entry(
+    record: JobRecord, kind: str | None, value: object, changed: datetime | None, found: str | None
 ) -> dict[str, object]:
     facts = {"job": record.job, "type": kind, "value": value, "number": record.number}
-    return {**facts, "modified_time": changed, "fingerprint": found}
-
-
-def _cells(row: dict[str, object]) -> tuple[str, ...]:
-    value = mark_text(row["value"])  # type: ignore[arg-type]
-    return (str(row["job"]), str(row["type"] or ""), value, str(row["number"]), str(row["modified_time"])[:19])
+    return {**facts, "modified_time": changed.isoformat() if changed else None, "fingerprint": found}

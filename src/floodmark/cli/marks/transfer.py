@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from floodmark.cli.invocation import Invocation
-from floodmark.cli.output import DryRun, Yes, counted, print_json, print_line
+from floodmark.cli.output import DryRun, Yes, counted, one_job, print_json, print_line
 from floodmark.errors import ConfigError, JobNotFound, MarkError, UnknownKind
 from floodmark.hwm.mark import mark_text
 from floodmark.inputs import parse_json, read_text
@@ -178,8 +178,7 @@ def _from_export(file: Path, select: Sequence[str]) -> list[JobRecord]:
 def _one(invocation: Invocation, select: Sequence[str] | None) -> Job:
     if select is None or len(select) != 1:
         raise ConfigError("such a mark is for one job.", hint="name it with --select JOB")
-    [job] = invocation.jobs(select)
-    return job
+    return one_job(invocation, select)
 
 
 def _from_cache(invocation: Invocation, job: Job, place: str, url: str | None, field: str | None) -> JobRecord:

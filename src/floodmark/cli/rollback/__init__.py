@@ -23,7 +23,9 @@ from floodmark.cli.output import (
     scrub_document,
     words,
 )
+from floodmark.cli.progress import showing
 from floodmark.errors import ConfigError, FloodmarkError
+from floodmark.phases import phase
 
 if TYPE_CHECKING:
     from floodmark.cli.rollback.texts import RollbackText
@@ -125,9 +127,10 @@ class RollbackCommand:
     def _carry_out(self, ways: Sequence[WayBack]) -> None:
         """Each job in turn. A failure before the first is the command's own; after it, the rest stays."""
         try:
-            for record in self.rollback.carry_out(ways):
-                self.after[record.job] = record
-                self._say([self.texts[record.job].result(record)])
+            with showing(self.invocation, as_json=self.as_json), phase("putting back"):
+                for record in self.rollback.carry_out(ways):
+                    self.after[record.job] = record
+                    self._say([self.texts[record.job].result(record)])
         except FloodmarkError as error:
             if not self.after:
                 raise

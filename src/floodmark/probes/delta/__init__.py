@@ -135,8 +135,7 @@ class DeltaProbe:
     def rows(self) -> int | None:
         """The table's rows by its files' own counts; None where a file has none, an upper bound where rows were
         deleted in place."""
-        counts = self.files().column("num_records").to_pylist()
-        return None if None in counts else sum(counts)
+        return rows_in(self.files())
 
     def rows_at(self, version: int) -> int | None:
         """The rows of an earlier version; None where its log or its files' counts no longer tell."""
@@ -147,10 +146,9 @@ class DeltaProbe:
             return 0
         try:
             table = DeltaTable(self.where, version=version, storage_options=delta_options(self.where))
-            counts = as_arrow(table.get_add_actions(flatten=True)).column("num_records").to_pylist()
+            return rows_in(as_arrow(table.get_add_actions(flatten=True)))
         except (DeltaError, OSError, KeyError):
             return None
-        return None if None in counts else sum(counts)
 
     def files_and_bytes(self) -> tuple[int, int]:
         """How many files the table has now, and how large they are together."""
@@ -323,6 +321,12 @@ def as_arrow(found: object) -> pa.Table:
     import pyarrow as pa
 
     return pa.RecordBatchReader.from_stream(found).read_all()
+
+
+def rows_in(files: pa.Table) -> int | None:
+    """The rows of files by their own counts; None where one has none."""
+    counts = files.column("num_records").to_pylist()
+    return None if None in counts else sum(counts)
 
 
 def column_types(table: DeltaTable) -> dict[str, str]:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
-from functools import partial
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, TypeAlias
 
 from floodmark.errors import ConfigError, UnknownKind
@@ -14,7 +14,7 @@ from floodmark.locations import line_without_return, local_path, missing_part
 from floodmark.project.file import store_settings
 from floodmark.project.findings import Finding, Guarantee
 from floodmark.project.findings import Report as Report
-from floodmark.project.folder import gather
+from floodmark.project.folder import gather, without
 from floodmark.project.kinds import (
     ConsoleSink,
     DeltaSink,
@@ -34,6 +34,7 @@ from floodmark.project.lint.columns import (
     source_columns,
 )
 from floodmark.project.lint.parts import (
+    Filled,
     lint_cursor,
     lint_expression,
     lint_followed,
@@ -41,9 +42,10 @@ from floodmark.project.lint.parts import (
     lint_rules,
     lint_safety,
     lint_sql,
+    tables_filled,
 )
 from floodmark.project.lint.promises import guarantee_text, limits
-from floodmark.project.loading import examine
+from floodmark.project.loading import examine_places
 from floodmark.project.models import JobModel, Project
 from floodmark.project.python_jobs import GivenJob, Unseen, setup_finding
 from floodmark.rules import RuleSet
@@ -68,24 +70,37 @@ IMMUTABLE = ("files", "delta", "fact", "kafka")
 
 
 def lint(document: Document, with_python: WithPython = lambda project: (project, [])) -> Report:
-    """Look at the whole file; a file that is wrong gets its mistakes and nothing else.
+    """Look at the whole project; what is wrong with its files hides nothing in the jobs that can be read.
 
     `with_python` adds the jobs that Python gives: their modules are imported there, and nothing else is.
     """
-    try:
-        document = gather(document)
-    except ConfigError as error:
-        return Report((_mistake(error, document),))
-    project, wrong = examine(document)
+    document, project, mistakes, names = _readable_part(gather(document))
     if project is None:
-        return Report(tuple(_mistake(error, document) for error in wrong))
-    project, unseen = with_python(project)
-    jobs = [JobLint(job, ("jobs", position), document, project) for position, job in project.placed_jobs()]
-    findings = [*_store(document), *_master(project, document), *setup_finding(project, document)]
+        return Report(tuple(mistakes))
+    try:
+        project, unseen = with_python(project)
+    except ConfigError as error:
+        mistakes, unseen = [*mistakes, _mistake(error, document)], []
+    filled = tables_filled(project, Site(document.folder))
+    jobs = [JobLint(job, ("jobs", position), document, project, filled) for position, job in project.placed_jobs()]
+    findings = [*mistakes, *_store(document), *_master(project, document), *setup_finding(project, document)]
     findings += [*(each.finding(document) for each in unseen), *(each for job in jobs for each in job.findings())]
+    findings = [replace(each, job=names.get(each.job or "", each.job)) for each in findings]
+    if mistakes:
+        return Report(tuple(findings))
     guarantees = [guarantee for job in jobs for guarantee in job.guarantees()]
     limited = [limit for job in jobs for limit in limits(job.job, document.where(job.place))]
     return Report(tuple(findings), tuple(guarantees), tuple(limited))
+
+
+def _readable_part(document: Document) -> tuple[Document, Project | None, list[Finding], dict[str, str]]:
+    """The project without what is wrong with its files, which is said; and the names in the file of renamed jobs."""
+    project, wrong = examine_places(document)
+    mistakes = [_mistake(error, document) for _, error in wrong]
+    if project is not None:
+        return document, project, mistakes, {}
+    rest, names = without(document, [place for place, _ in wrong])
+    return rest, examine_places(rest)[0], mistakes, names
 
 
 def _store(document: Document) -> Iterator[Finding]:
@@ -106,8 +121,12 @@ def _master(project: Project, document: Document) -> Iterator[Finding]:
 
 
 def _mistake(error: ConfigError, document: Document) -> Finding:
-    where = str(getattr(error, "where", document.file.name))
-    message = error.message.removeprefix(f"{where}: ").replace(f" at {where}.", ".").replace(f" ({where}).", ".")
+    where, message = getattr(error, "where", None), error.message
+    begun = re.match(r"(\S+:\d+)(:?) ", message)  # of a file that is no YAML, or holds no job
+    if where is None and begun:
+        where, message = begun[1], ("" if begun[2] else "the file ") + message[begun.end() :]
+    where = where or document.file.name
+    message = message.removeprefix(f"{where}: ").replace(f" at {where}.", ".").replace(f" ({where}).", ".")
     return Finding("FM100", where, None, message, error.hint)
 
 
@@ -119,6 +138,7 @@ class JobLint:
     place: Place
     document: Document
     project: Project
+    filled: Filled
 
     @property
     def _site(self) -> Site:
@@ -159,7 +179,7 @@ class JobLint:
         else:
             yield from self._build_errors(source, ("source",))
             yield from lint_frozen(self.job, self.project, self._finding)
-            yield from lint_followed(self.job, self.project, self._site, self._finding)
+            yield from lint_followed(self.job, self.filled, self._site, self._finding)
         yield from self._schemas()
         yield from self._driver()
         yield from lint_safety(self.job, self._finding)
@@ -188,15 +208,22 @@ class JobLint:
             wrong = list(self._python(transform.python, ("transform", "python")))
             yield from wrong or self._without_return(transform.python)
         if transform.sql is not None:
-            finding, columns = partial(self._finding, ("transform", "sql")), source_columns(self.job, self._site)
-            yield from lint_sql(transform.sql, finding, _sources(self.job), columns)
+            yield from lint_sql(
+                transform.sql, self._finding_in_query, _sources(self.job), source_columns(self.job, self._site)
+            )
         if transform.dimension is not None:
             yield from self._members(transform.dimension)
+
+    def _finding_in_query(self, rule: str, message: str, hint: str, line: int = 1) -> Finding:
+        """In a file of SQL at its own line; in YAML, whose blocks may fold lines, where the query begins."""
+        place = (*self.place, "transform", "sql")
+        where = f"{self.document.file_of(place)}:{line}" if place in self.document.homes else self.document.where(place)
+        return Finding(rule, where, self.job.name, message, hint)
 
     def _members(self, dimension: DimensionMembers) -> Iterator[Finding]:
         place = ("transform", "dimension", "columns")
         for name, sql in dimension.columns.items():
-            yield from lint_expression(sql, partial(self._finding, (*place, name)))
+            yield from lint_expression(sql, lambda *said, at=name: self._finding((*place, at), *said[:3]))
 
     def _python(self, name: str, place: Place) -> Iterator[Finding]:
         if isinstance(self.job, GivenJob):

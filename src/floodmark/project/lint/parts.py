@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Protocol, TypeAlias
 
 from sqlglot import exp
 from sqlglot.errors import SqlglotError
 
 from floodmark.errors import ConfigError, SourceUnreadable
-from floodmark.inputs import parse_sql, parse_statements
+from floodmark.inputs import parse_sql, sql_tokens
 from floodmark.locations import local_path, path_in_marks
 from floodmark.probes.delta import DeltaProbe
 from floodmark.probes.tables.databases import KnownDatabase, database_behind
@@ -26,7 +26,8 @@ from floodmark.project.kinds.servers import (
     SqliteSource,
     TableOrQuery,
 )
-from floodmark.project.lint.columns import is_unit, missing_column, query_mistakes, row_columns
+from floodmark.project.lint.columns import row_columns
+from floodmark.project.lint.queries import is_unit, missing_column, query_mistakes, statements_of
 from floodmark.step.repeatable import parse_mistake, table_name, tables_read, volatile_calls
 
 if TYPE_CHECKING:
@@ -38,8 +39,14 @@ if TYPE_CHECKING:
 
 FindingAt = Callable[["Place", str, str, str], Finding]
 """Makes a finding of a place in the job, an id, a message and a hint."""
-FindingInSql = Callable[[str, str, str], Finding]
-"""Makes a finding of an id, a message and a hint."""
+
+
+class FindingInSql(Protocol):
+    """Makes a finding of an id, a message, a hint, and the line of the query, where it is known."""
+
+    def __call__(self, rule: str, message: str, hint: str, line: int = 1, /) -> Finding: ...
+
+
 FindingInRule = Callable[[int, str, str, str], Finding]
 """Makes a finding of a rule's position in the job, an id, a message and a hint."""
 CURSOR = ("source", "cursor")
@@ -84,11 +91,25 @@ def lint_frozen(job: JobModel, project: Project, finding: FindingAt) -> Iterator
             yield finding(("source", "lookups", position), "FM208", said, "keep_superseded: true in that dimension")
 
 
-def lint_followed(job: JobModel, project: Project, site: Site, finding: FindingAt) -> Iterator[Finding]:
+Filled: TypeAlias = "Mapping[str, Sequence[tuple[JobModel, DeltaSink]]]"
+"""By a Delta table's name or folder, the sinks of the project that fill it, each with its job."""
+
+
+def tables_filled(project: Project, site: Site) -> Filled:
+    """The Delta tables that the project fills: found once, since each job asks for those that it reads."""
+    filled: dict[str, list[tuple[JobModel, DeltaSink]]] = {}
+    for job in project.jobs:
+        for sink in job.sinks:
+            if isinstance(sink, DeltaSink):
+                filled.setdefault(_where(sink, site), []).append((job, sink))
+    return filled
+
+
+def lint_followed(job: JobModel, filled: Filled, site: Site, finding: FindingAt) -> Iterator[Finding]:
     """A table that another job of the project fills in a way that this one cannot follow."""
     for field, read in _tables_followed(job):
         takes_added_rows = isinstance(read, DeltaSource) and read.changes == "append"
-        for writer, sink in _sinks_at(read, project, site):
+        for writer, sink in filled.get(_where(read, site), ()):
             has_feed = sink.change_feed or sink.mode in WITH_FEED or _has_feed(sink, site)
             name, turn_on = f"sink '{sink.ledger_name()}' of job '{writer.name}'", f"{CHANGE_FEED} at that sink"
             if takes_added_rows and sink.mode != "append":
@@ -106,13 +127,6 @@ def _tables_followed(job: JobModel) -> Iterator[tuple[Place, PathOrTable]]:
     if isinstance(job.source, FactSource):
         yield ("source", "rows"), job.source.rows
         yield from ((("source", "lookups", n), each) for n, each in enumerate(job.source.lookups))
-
-
-def _sinks_at(read: PathOrTable, project: Project, site: Site) -> Iterator[tuple[JobModel, DeltaSink]]:
-    """The sinks of the project that fill a table, each with its job."""
-    place = _where(read, site)
-    sinks = ((job, sink) for job in project.jobs for sink in job.sinks if isinstance(sink, DeltaSink))
-    yield from ((job, sink) for job, sink in sinks if _where(sink, site) == place)
 
 
 def _where(table: PathOrTable, site: Site) -> str:
@@ -215,21 +229,21 @@ def lint_sql(
 ) -> Iterator[Finding]:
     """The findings on one query over these sources; `columns` are those of a single one, where they are known."""
     try:
-        statements = parse_statements(sql)
+        statements = statements_of(sql)
     except SqlglotError as error:
-        yield finding("FM101", parse_mistake(error), "fix the SQL; it is Spark's dialect")
+        yield finding("FM101", parse_mistake(error), "fix the SQL; it is Spark's dialect", _mistake_line(error))
         return
     if len(statements) != 1 or not isinstance(statements[0], exp.Query):
         yield finding("FM104", "the transform has to be one SELECT", f"write one query over {_name_list(sources)}")
         return
     try:
         yield from [*_tables(statements[0], finding, sources), *_functions(sql, finding)]
-        mistakes = list(query_mistakes(sql, columns)) if columns is not None else []
+        mistakes = query_mistakes(sql, columns)
     except RecursionError:
         yield finding("FM101", "the SQL has too many parts in each other", "split the query")
         return
     for mistake in mistakes:
-        yield finding("FM106", mistake.message, mistake.hint)
+        yield finding("FM106", mistake.message, mistake.hint, mistake.line)
 
 
 def lint_expression(sql: str, finding: FindingInSql) -> Iterator[Finding]:
@@ -243,15 +257,16 @@ def lint_expression(sql: str, finding: FindingInSql) -> Iterator[Finding]:
 
 
 def _tables(query: exp.Query, finding: FindingInSql, sources: Sequence[str]) -> Iterator[Finding]:
-    names = {table_name(table) for table in tables_read(query)}
-    others = sorted(name for name in names if name.lower() not in {each.lower() for each in sources})
-    if sources[0].lower() not in {name.lower() for name in names}:
+    lines = {table_name(table): line_of(table) for table in reversed(list(tables_read(query)))}
+    others = sorted(name for name in lines if name.lower() not in {each.lower() for each in sources})
+    if sources[0].lower() not in {name.lower() for name in lines}:
         yield finding("FM102", f"the SQL does not read `{sources[0]}`", f"select … from {sources[0]}")
     for name in others:
         yield finding(
             "FM105",
             f"{name} is read as it is at that moment: no mark covers it, and a repeat may see other rows",
             "make it a job of its own, or know that late changes of it are not delivered again",
+            lines[name],
         )
 
 
@@ -259,7 +274,22 @@ def _functions(query: str, finding: FindingInSql) -> Iterator[Finding]:
     calls = volatile_calls(query)
     for kind, (message, hint) in VOLATILE_CALLS.items():
         for call in sorted(call for call, why in calls.items() if why == kind):
-            yield finding("FM103", message.format(call), hint)
+            yield finding("FM103", message.format(call), hint, _line_of_word(call, query))
+
+
+def line_of(part: exp.Expr) -> int:
+    """The line of the query in which a part of it begins, as far as its names tell."""
+    return min((each.meta["line"] for each in part.find_all(exp.Identifier) if "line" in each.meta), default=1)
+
+
+def _mistake_line(error: SqlglotError) -> int:
+    """The line of the query that cannot be parsed."""
+    listed = getattr(error, "errors", None)
+    return int((listed[0] if listed else {}).get("line") or 1)
+
+
+def _line_of_word(word: str, query: str) -> int:
+    return next((token.line for token in sql_tokens(query) if token.text.lower() == word.strip("()").lower()), 1)
 
 
 def repeated_calls(condition: str) -> list[str]:
