@@ -144,3 +144,46 @@ def test_a_table_that_no_run_has_written_to_is_no_failure(spark: SparkSession, t
     assert "compaction" in there.done
     optimize(spark, [missing], silent := MemoryMarkStore())
     assert silent.runs() == []
+
+
+def no_session() -> SparkSession:
+    """Where Spark must not be asked."""
+    raise AssertionError("Spark was started")
+
+
+def test_properties_are_set_without_spark(table: Path) -> None:
+    """Spark would build the whole state of the table to note two words; a second time there is nothing to do."""
+    wish, store = Upkeep("orders", str(table), statistics=("id",), after_small_files=16), MemoryMarkStore()
+    assert optimize(no_session, [wish], store)[0].done == ("retention and statistics",)
+    assert optimize(no_session, [wish], store)[0].done == ()
+    assert DeltaTable(table).metadata().configuration == {
+        "delta.dataSkippingStatsColumns": "id",
+        "delta.deletedFileRetentionDuration": "interval 168 hours",
+        "delta.logRetentionDuration": "interval 720 hours",
+    }
+
+
+@pytest.mark.spark
+def test_properties_are_set_by_spark_where_a_table_is_not_plain(spark: SparkSession, tmp_path: Path) -> None:
+    """Deletion vectors are a feature that `deltalake` has its own way with: Spark notes the same properties."""
+    where = f"{tmp_path}/orders"
+    spark.sql(f"create table delta.`{where}` (id int) using delta tblproperties (delta.enableDeletionVectors = true)")
+    assert optimize(spark, [Upkeep("orders", where)], MemoryMarkStore())[0].done == ("retention and statistics",)
+    assert DeltaProbe(where).properties()["delta.deletedFileRetentionDuration"] == "interval 168 hours"
+    [newest] = spark.sql(f"describe history delta.`{where}` limit 1").collect()
+    assert (newest["operation"], newest["engineInfo"].split("/")[0]) == ("SET TBLPROPERTIES", "Apache-Spark")
+
+
+@pytest.mark.spark
+def test_spark_reads_a_table_whose_properties_were_set_without_it(spark: SparkSession, table: Path) -> None:
+    """The same rows and properties, an append that keeps them, and a checkpoint where Spark makes one."""
+    for columns in ("id", "k") * 4:
+        wish = Upkeep("t", str(table), statistics=(columns,), after_small_files=16)
+        assert optimize(no_session, [wish], MemoryMarkStore())[0].error is None
+    spark.range(1).selectExpr("100L as id", "0L as k").write.format("delta").mode("append").save(str(table))
+    shown = {row["key"]: row["value"] for row in spark.sql(f"show tblproperties delta.`{table}`").collect()}
+    assert (shown["delta.dataSkippingStatsColumns"], shown["delta.logRetentionDuration"]) == ("k", "interval 720 hours")
+    assert spark.read.format("delta").load(str(table)).count() == 31
+    assert [file.name for file in (table / "_delta_log").glob("*.checkpoint.parquet")] == [
+        f"{10:020d}.checkpoint.parquet"
+    ]

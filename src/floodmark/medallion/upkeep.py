@@ -20,9 +20,12 @@ from floodmark.jobs.job import Job
 from floodmark.jobs.quarantine import close_settled
 from floodmark.jobs.table_readers import TableRetention, readers_of, safe_retention
 from floodmark.locations import local_path, quote
+from floodmark.logs import get_logger
 from floodmark.probes.delta import DeltaProbe
 from floodmark.sinks.contract import ledger_id
+from floodmark.sinks.delta.choice import AnotherWay
 from floodmark.sinks.delta.lock import table_lock
+from floodmark.sinks.delta.native import set_properties
 from floodmark.sinks.scd import Scd1
 from floodmark.spark.remote import isolated_session
 from floodmark.spark.session import session_of
@@ -42,6 +45,8 @@ if TYPE_CHECKING:
     from floodmark.stores.contract import MarkStore
 
 
+log = get_logger(__name__)
+PROPERTIES = "retention and statistics"
 DEFAULT_VACUUM = timedelta(hours=168)
 DEFAULT_FILE_SIZE = 256 * 1024 * 1024
 LOCK_PATIENCE_SECONDS = 600.0
@@ -101,7 +106,8 @@ def optimize(
 ) -> list[TableReport]:
     """Look after each table in turn; one that cannot be does not stop the others. What was done is kept as a run.
 
-    A function that gives the session is called only if a table is there, or has to be looked up by its name.
+    A function that gives the session is called only if Spark has something to do, or a table has to be looked up by
+    its name.
 
     >>> for _ in range(2):
     ...     spark.range(3).coalesce(1).write.format("delta").mode("append").save(f"{folder}/orders")
@@ -109,9 +115,9 @@ def optimize(
     >>> report.files_before, report.files_after
     (2, 1)
     """
-    started = datetime.now(timezone.utc)
+    started, analysis = datetime.now(timezone.utc), Analysis()
     session = session_of(spark)
-    reports = [_look_after(session, each, store, dry_run=dry_run) for each in tables]
+    reports = [_look_after(session, each, store, analysis, dry_run=dry_run) for each in tables]
     if not dry_run and any(report.done or report.error for report in reports):
         store.add_run(receipt_of(reports, started))
     return reports
@@ -132,10 +138,12 @@ def receipt_of(reports: Sequence[TableReport], started: datetime) -> Receipt:
     )
 
 
-def _look_after(session: Session, upkeep: Upkeep, store: MarkStore, *, dry_run: bool) -> TableReport:
+def _look_after(
+    session: Session, upkeep: Upkeep, store: MarkStore, analysis: Analysis, *, dry_run: bool
+) -> TableReport:
     started, report = time.monotonic(), TableReport(upkeep.name)
     try:
-        work = TableWork.on(session, upkeep, store)
+        work = TableWork.on(session, upkeep, store, analysis)
         if work is None:
             return replace(report, note="no run has written to it yet")
         report = replace(report, files_before=work.files, bytes_before=work.bytes)
@@ -151,11 +159,12 @@ def _look_after(session: Session, upkeep: Upkeep, store: MarkStore, *, dry_run: 
 class TableWork:
     """One table: what it looks like, and the statements that it needs."""
 
-    spark: SparkSession
+    session: Session
     upkeep: Upkeep
     place: DeltaPlace
     probe: DeltaProbe
     retention: TableRetention
+    analysis: Analysis
     files: int = field(init=False)
     bytes: int = field(init=False)
 
@@ -163,7 +172,7 @@ class TableWork:
         self.files, self.bytes = self.probe.files_and_bytes()
 
     @classmethod
-    def on(cls, session: Session, upkeep: Upkeep, store: MarkStore) -> TableWork | None:
+    def on(cls, session: Session, upkeep: Upkeep, store: MarkStore, analysis: Analysis) -> TableWork | None:
         """None if there is no such table yet."""
         place = upkeep.place()
         location = place.location(session)
@@ -172,13 +181,13 @@ class TableWork:
             return None
         readers, now = readers_of(probe.table_id(), store), datetime.now(timezone.utc)
         retention = safe_retention(probe, readers, upkeep.vacuum or DEFAULT_VACUUM, now)
-        return cls(session(), upkeep, place, probe, retention)
+        return cls(session, upkeep, place, probe, retention, analysis)
 
     def statements(self) -> Iterator[tuple[str, str]]:
         """(what it does, the statement), in order."""
         if wanted := self._properties():
             listed = ", ".join(f"'{name}' = '{value}'" for name, value in wanted.items())
-            yield "retention and statistics", f"ALTER TABLE {self.place.sql} SET TBLPROPERTIES ({listed})"
+            yield PROPERTIES, f"ALTER TABLE {self.place.sql} SET TBLPROPERTIES ({listed})"
         if self.upkeep.zorder and self.files >= self.upkeep.after_small_files and self._changed_since("zOrderBy"):
             columns = ", ".join(map(quote, self.upkeep.zorder))
             yield "z-order", f"OPTIMIZE {self.place.sql} ZORDER BY ({columns})"
@@ -191,17 +200,39 @@ class TableWork:
         return tuple(what for what, _ in self.statements())
 
     def do(self) -> tuple[str, ...]:
+        """What was done. Properties are set by this process where that is possible: Spark may have nothing to do."""
+        done = self._set_properties()
+        statements = tuple(self.statements())
+        if statements or (self.upkeep.analyze and not self.analysis.is_refused):
+            done += self._run(statements)
+        self.probe.refresh()
+        return done
+
+    def _set_properties(self) -> tuple[str, ...]:
+        """Nothing where it is left to Spark."""
+        wanted = self._properties()
+        if not wanted:
+            return ()
+        try:
+            with self._lock(None):
+                self.probe.refresh()
+                set_properties(self.probe, wanted)
+        except AnotherWay as reason:
+            log.debug("left to Spark", table=self.upkeep.name, reason=str(reason))
+            return ()
+        return (PROPERTIES,)
+
+    def _run(self, statements: Sequence[tuple[str, str]]) -> tuple[str, ...]:
         """Run them in a session of their own: the size of files is a setting of the session."""
-        done = []
-        with isolated_session(self.spark) as session, self._lock():
+        done, spark = [], self.session()
+        with isolated_session(spark) as session, self._lock(spark):
             for name in FILE_SIZE_SETTINGS:
                 session.conf.set(name, str(self.upkeep.target_file_bytes))
-            for what, statement in self.statements():
+            for what, statement in statements:
                 session.sql(statement).collect()
                 done.append(what)
-            if self.upkeep.analyze and has_analyze(session, self.place):
+            if self.upkeep.analyze and self.analysis.collect(session, self.place):
                 done.append("statistics")
-        self.probe.refresh()
         return tuple(done)
 
     def _properties(self) -> dict[str, str]:
@@ -225,29 +256,38 @@ class TableWork:
         return True
 
     @contextmanager
-    def _lock(self) -> Iterator[None]:
+    def _lock(self, spark: SparkSession | None) -> Iterator[None]:
+        """Held by whoever commits: the session's JVM, or this process."""
         folder = local_path(self.probe.where)
         if folder is None:
             yield
             return
-        with table_lock(folder, self.spark, patience_seconds=LOCK_PATIENCE_SECONDS):
+        with table_lock(folder, spark, patience_seconds=LOCK_PATIENCE_SECONDS):
             yield
 
 
-def has_analyze(session: SparkSession, place: DeltaPlace) -> bool:
-    """Have the engine collect its statistics of a table; False where it does not do so for Delta.
+@dataclass
+class Analysis:
+    """Statistics that the engine collects of a table; the first table tells whether it does so for Delta.
 
     Databricks does. Open-source Spark refuses, and Delta's own statistics of each file stay what its planner has.
     """
-    from pyspark.errors import AnalysisException
 
-    try:
-        session.sql(f"ANALYZE TABLE {place.sql} COMPUTE STATISTICS FOR ALL COLUMNS").collect()
-    except AnalysisException as error:
-        if "NOT_SUPPORTED" in str(error.getCondition()) or "not supported" in str(error).lower():
+    is_refused: bool = False
+
+    def collect(self, session: SparkSession, place: DeltaPlace) -> bool:
+        """Whether the engine did."""
+        from pyspark.errors import AnalysisException
+
+        if self.is_refused:
             return False
-        raise
-    return True
+        try:
+            session.sql(f"ANALYZE TABLE {place.sql} COMPUTE STATISTICS FOR ALL COLUMNS").collect()
+        except AnalysisException as error:
+            if "NOT_SUPPORTED" not in str(error.getCondition()) and "not supported" not in str(error).lower():
+                raise
+            self.is_refused = True
+        return not self.is_refused
 
 
 def prune_events(job: Job, before: Moment | None, spark: SparkSession, store: MarkStore) -> dict[str, int]:

@@ -108,15 +108,42 @@ class NativeWriter(ABC):
 
     def commit_options(self, *, is_append: bool, **facts: object) -> dict[str, Any]:
         """What every commit of this batch is made with: its number, digest and marks among the facts."""
-        from deltalake import CommitProperties, PostCommitHookProperties, Transaction
+        from deltalake import CommitProperties, Transaction
 
         noted = {"userMetadata": self.sink.target.note(self.batch), "isBlindAppend": is_append, **facts}
         transaction = Transaction(self.ledger, self.batch.number)
         return {
             "commit_properties": CommitProperties(custom_metadata=noted, app_transactions=[transaction]),
-            # Checkpoints are made where Spark would make them; `deltalake` goes by an interval of its own.
-            "post_commithook_properties": PostCommitHookProperties(create_checkpoint=False, cleanup_expired_logs=False),
+            **hooks_of_ours(),
         }
+
+
+def set_properties(probe: DeltaProbe, properties: Mapping[str, str]) -> None:
+    """Give a table these properties, on top of what the probe saw last; the caller holds the table's lock.
+
+    Spark's ALTER TABLE builds the whole state of the table first, by two jobs of some hundred milliseconds. Raises
+    AnotherWay for a table or a property that it is to be asked for.
+    """
+    from deltalake.exceptions import DeltaError
+
+    if local_path(probe.where) is None:
+        raise AnotherWay("the table is not on a local disk")
+    if unknown := choice.unknown_properties(properties):
+        raise AnotherWay(f"the property {unknown[0]} may ask for a feature")
+    choice.require_plain_table(probe.features(), probe.properties(), appends=True)
+    choice.require_plain_columns(table_schema(probe.schema_json()))
+    try:
+        probe.commit(lambda table: table.alter.set_table_properties(dict(properties), **hooks_of_ours()))
+    except DeltaError as error:
+        raise AnotherWay(str(error)) from error
+    probe.ask(lambda table: tidy_log(table, probe.properties()))
+
+
+def hooks_of_ours() -> dict[str, Any]:
+    """Checkpoints are made where Spark would make them; `deltalake` goes by an interval of its own."""
+    from deltalake import PostCommitHookProperties
+
+    return {"post_commithook_properties": PostCommitHookProperties(create_checkpoint=False, cleanup_expired_logs=False)}
 
 
 def tidy_log(table: DeltaTable, properties: Mapping[str, str]) -> None:
