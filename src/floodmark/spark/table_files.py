@@ -30,6 +30,10 @@ CHANGE, VERSION, TIME = "_change_type", "_commit_version", "_commit_timestamp"
 FILE, FACTS = "_fm_file", "_fm_facts"
 MOST_LITERALS = 32
 """Files whose facts stand in the query; those of more are joined to the rows."""
+UNSPLIT_BYTES = 4 * 1024 * 1024
+"""One file of this size is read by one task anyway."""
+FEW_BYTES = 64 * 1024
+"""Of several files: reading them costs less than a second task."""
 
 
 def read_table(spark: SparkSession, location: str, version: int | None = None) -> DataFrame:
@@ -60,6 +64,15 @@ def table_schema(schema_json: str) -> StructType:
     return StructType.fromJson(json.loads(schema_json))
 
 
+def in_one_task(rows: DataFrame, sizes: Sequence[int]) -> DataFrame:
+    """Rows of files of these sizes; small ones as one partition, and the plan knows that it is one.
+
+    What sums them up, sorts, joins or numbers them then needs no shuffle: one Spark job instead of two or three.
+    """
+    is_small = sum(sizes) <= (UNSPLIT_BYTES if len(sizes) == 1 else FEW_BYTES)
+    return rows.coalesce(1) if is_small else rows
+
+
 @dataclass(frozen=True)
 class FileRows:
     """Rows of files as the table with this schema has them."""
@@ -72,14 +85,18 @@ class FileRows:
     def rows(self) -> DataFrame:
         """The table's columns."""
         read = self._with_facts(self._parquet(self.schema))
-        return read.select(*self._columns())
+        return in_one_task(read.select(*self._columns()), self._sizes)
 
     def changes(self) -> DataFrame:
         """The table's columns and those of a change feed."""
         kinds = dict.fromkeys(each.change for each in self.files) or {"insert": None}
         parts = (replace(self, files=[each for each in self.files if each.change == kind]) for kind in kinds)
         frames = [part._changes(kind) for part, kind in zip(parts, kinds, strict=True)]
-        return reduce(lambda one, other: one.unionByName(other), frames)
+        return in_one_task(reduce(lambda one, other: one.unionByName(other), frames), self._sizes)
+
+    @property
+    def _sizes(self) -> list[int]:
+        return [each.size_bytes for each in self.files]
 
     def _changes(self, kind: str | None) -> DataFrame:
         """Changes of one kind; None: each row has its own."""

@@ -22,6 +22,7 @@ from floodmark.machine import ensure_folder, replace_file, sync_file, sync_folde
 from floodmark.rules import Tally
 from floodmark.sources.contract import Reading
 from floodmark.spark.faults import FolderMarker
+from floodmark.spark.table_files import in_one_task
 
 if TYPE_CHECKING:
     from pyarrow.fs import FileInfo, FileSystem
@@ -141,8 +142,11 @@ class Spool:
         """
         from pyspark.sql.types import StructType
 
-        reader = spark.read.schema(StructType.fromJson(json.loads(self._columns())))
-        return reader.option("parquet.page.verify-checksum.enabled", "true").parquet(literal_path(self._spark_place()))
+        system, path = arrow_place(self.folder)
+        parts = list_parts(system, path)
+        reader = spark.read.schema(StructType.fromJson(json.loads(columns_of(system, parts))))
+        reader = reader.option("parquet.page.verify-checksum.enabled", "true")
+        return in_one_task(reader.parquet(literal_path(self._spark_place())), [part.size for part in parts])
 
     def condemn(self) -> None:
         """A page of it turned out to be damaged: it is not finished any more, and the next run sees that.
@@ -173,14 +177,6 @@ class Spool:
         system, path = arrow_place(self.folder)
         if system.get_file_info(path).type == FileType.Directory:
             system.delete_dir(path)
-
-    def _columns(self) -> bytes:
-        """What Spark wrote of the columns into the foot of every file; there is one, even for no rows."""
-        import pyarrow.parquet as pq
-
-        system, path = arrow_place(self.folder)
-        first = next(iter(list_parts(system, path)))
-        return pq.read_schema(first.path, filesystem=system).metadata[SPARK_COLUMNS]  # type: ignore[no-any-return]
 
     def _flaw_of_parts(self, expected: Mapping[str, list[int]]) -> str | None:
         system, path = arrow_place(self.folder)
@@ -244,6 +240,14 @@ def list_parts(system: FileSystem, path: str) -> list[FileInfo]:
 
     entries = system.get_file_info(FileSelector(path, allow_not_found=True))
     return sorted((entry for entry in entries if entry.extension == "parquet"), key=lambda entry: entry.path)
+
+
+def columns_of(system: FileSystem, parts: list[FileInfo]) -> bytes:
+    """What Spark wrote of the columns into the foot of every file; there is one, even for no rows."""
+    import pyarrow.parquet as pq
+
+    first = next(iter(parts))
+    return pq.read_schema(first.path, filesystem=system).metadata[SPARK_COLUMNS]  # type: ignore[no-any-return]
 
 
 def part_facts(system: FileSystem, parts: list[FileInfo]) -> dict[str, list[int]]:

@@ -12,6 +12,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from itertools import dropwhile
 from typing import TYPE_CHECKING, Any, Literal
 
 from floodmark.errors import ConfigError, SourceUnreadable, UnknownKind
@@ -36,6 +37,7 @@ from floodmark.sources.tables import TableSource
 from floodmark.sources.tables.cursor import Cursor
 from floodmark.sources.tables.reading import NEVER, null_keys, position, ranges, tie_conditions
 from floodmark.sources.tables.snapshots import SnapshotReader
+from floodmark.spark.table_files import read_table
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, Row, SparkSession
@@ -56,6 +58,8 @@ KINDS: dict[str, Kind] = {
     "string": "text",
 }
 FINDER = CursorFinder(kind_by_type(KINDS), ", ".join(KINDS))
+DETAILS = "# Detailed Table Information"
+"""Below it stands what a table is; above it are its columns, which may have any name."""
 MOMENT = r"yyyy-MM-dd\'T\'HH:mm:ss.SSSSSSXXX"
 """A moment with its offset: the same instant in whatever zone a session is."""
 KEY_FORMAT = f"map('timeZone', 'UTC', 'timestampFormat', '{MOMENT}', 'ignoreNullFields', 'false')"
@@ -232,8 +236,22 @@ class CatalogProbe(SqlProbe):
         return "table"
 
     def rows(self) -> DataFrame:
-        """The whole table, known as `fm` to conditions."""
-        return self.session().table(self._sql_name).alias("fm")
+        """The whole table, known as `fm` to conditions; the same rows for every question of a probe."""
+        return self._rows
+
+    @cached_property
+    def _rows(self) -> DataFrame:
+        location = self._delta_location()
+        if location is None:
+            return self.session().table(self._sql_name).alias("fm")
+        return read_table(self.session(), location).alias("fm")
+
+    def _delta_location(self) -> str | None:
+        """Where it lies, if it is a Delta table: a small one on a local disk is read by its files."""
+        described = self.session().sql(f"DESCRIBE TABLE EXTENDED {self._sql_name}").collect()
+        details = {row[0]: row[1] for row in dropwhile(lambda row: row[0] != DETAILS, described)}
+        is_table = details.get("Type") in ("MANAGED", "EXTERNAL")
+        return details.get("Location") if is_table and details.get("Provider") == "delta" else None
 
     def refresh(self) -> None:
         """Spark remembers which files a table has; others add some."""
@@ -332,16 +350,19 @@ class CatalogProbe(SqlProbe):
     def _aggregate(self, ends: Sequence[str], counted: Sequence[str], where: str) -> Sequence[Any]:
         items = [f"{each} AS e{place}" for place, each in enumerate(ends)]
         items += [f"count_if({each}) AS n{place}" for place, each in enumerate(counted)]
-        inner = f"SELECT {', '.join(items)} FROM {self._sql_name} AS fm WHERE {where}"
         texts = [f"{self._text_array(f'e{place}')}" for place in range(len(ends))]
         counts = [f"n{place}" for place in range(len(counted))]
-        return self.fetch(f"SELECT {', '.join([*texts, *counts])} FROM ({inner})")[0]
+        with self.failing_as_unreadable():
+            return self.rows().where(where).selectExpr(*items).selectExpr(*texts, *counts).collect()[0]
 
     def _cut(self, inside: str, max_rows: int) -> CursorValue | None:
         """Where so many rows end, without a second look at those before them."""
-        order = ", ".join(Conditions(SPARK_SQL, self.cursor()).operands())
-        inner = f"SELECT {self._value} AS e FROM {self._sql_name} AS fm WHERE {inside} ORDER BY {order}"
-        found = self.fetch(f"SELECT {self._text_array('e')} FROM ({inner} LIMIT 1 OFFSET {max_rows - 1})")
+        from pyspark.sql import functions as F
+
+        order = [F.expr(each) for each in Conditions(SPARK_SQL, self.cursor()).operands()]
+        with self.failing_as_unreadable():
+            sorted_rows = self.rows().where(inside).orderBy(*order).selectExpr(f"{self._value} AS e")
+            found = sorted_rows.offset(max_rows - 1).limit(1).selectExpr(self._text_array("e")).collect()
         return self._texts(found[0][0]) if found else None
 
     def _text_array(self, value: str) -> str:
