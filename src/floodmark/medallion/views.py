@@ -16,11 +16,12 @@ from typing import TYPE_CHECKING, Literal
 from floodmark.errors import ConfigError
 from floodmark.errors.causes import reason_of
 from floodmark.inputs import parse_sql
-from floodmark.locations import local_path, quote_table
+from floodmark.locations import local_path, quote, quote_table
 from floodmark.probes.delta import DeltaProbe
 from floodmark.sinks.contract import Batch, BatchSize, ledger_id
 from floodmark.sinks.delta import Delta
 from floodmark.spark.remote import isolated_session
+from floodmark.spark.table_files import read_table
 from floodmark.step.repeatable import tables_read
 from floodmark.step.transform import short_hash
 from floodmark.stores.record import VIEWS, Receipt
@@ -146,7 +147,7 @@ class ViewPublisher:
         recorded = sink.recorded(ledger_id(self.namespace, VIEWS, name), lambda: self.spark)
         if recorded is not None and recorded.digest == digest:
             return ViewReport(name, "unchanged")
-        self._give_names(versions)
+        self._give_rows(sql, versions)
         number, now = recorded.number + 1 if recorded else 1, datetime.now(timezone.utc)
         clock = time.monotonic()
         rows = self.spark.sql(sql)
@@ -158,6 +159,15 @@ class ViewPublisher:
         """A view over little is taken for small: should it make many rows of it, that shows before they are written."""
         found = sum(self._probes[table].files_and_bytes()[1] for table in tables)
         return BatchSize(file_bytes=found, is_bound=True)
+
+    def _give_rows(self, sql: str, tables: Iterable[str]) -> None:
+        """Let the statement find the tables as they were looked at; a name with its schema only the catalog knows."""
+        if any(table.db for table in tables_read(parse_sql(sql))):
+            self._give_names(tables)
+            return
+        for table in tables:
+            rows = read_table(self.spark, self.tables[table], self._probes[table].latest())
+            rows.createOrReplaceTempView(quote(table))
 
     def _give_names(self, tables: Iterable[str]) -> None:
         for table in tables:
