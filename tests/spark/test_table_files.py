@@ -10,11 +10,13 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 import pytest
 from deltalake import DeltaTable, write_deltalake
+from pyspark.sql import functions as F
 
 from floodmark.probes.delta import DeltaProbe
 from floodmark.probes.delta import files as table_files
 from floodmark.probes.delta.files import commit_moments, files_at, files_of_changes
 from floodmark.spark.table_files import MOST_LITERALS, FileRows, read_changes, read_table, table_schema
+from tests.sinks.delta.test_ways import jobs_started
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -215,3 +217,18 @@ def test_a_table_whose_log_was_copied_elsewhere_is_read_there(spark: SparkSessio
     write_deltalake(tmp_path / "one", pa.table({"id": [1]}))
     shutil.copytree(tmp_path / "one", tmp_path / "two [1] é")
     require_same(spark, tmp_path / "two [1] é")
+
+
+def test_what_is_summed_up_of_a_small_table_is_one_job(spark: SparkSession, tmp_path: Path) -> None:
+    """One task reads it anyway; a plan that did not know so would shuffle its few rows, in a job more."""
+    for first in (0, 10):
+        write_deltalake(tmp_path, pa.table({"id": list(range(first, first + 10)), "k": ["a", "b"] * 5}), mode="append")
+    found = read_table(spark, str(tmp_path)).groupBy("k").count().orderBy("k")
+    assert jobs_started(spark, found.collect) == 1
+    assert [tuple(row) for row in found.collect()] == [("a", 10), ("b", 10)]
+
+
+def test_a_table_that_is_worth_two_tasks_is_read_by_two(spark: SparkSession, tmp_path: Path) -> None:
+    """Where a second task pays, the rows stay apart."""
+    spark.range(100_000).repartition(2).write.format("delta").save(str(tmp_path))
+    assert read_table(spark, str(tmp_path)).select(F.spark_partition_id()).distinct().count() == 2

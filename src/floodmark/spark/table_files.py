@@ -64,13 +64,12 @@ def table_schema(schema_json: str) -> StructType:
     return StructType.fromJson(json.loads(schema_json))
 
 
-def in_one_task(rows: DataFrame, sizes: Sequence[int]) -> DataFrame:
-    """Rows of files of these sizes; small ones as one partition, and the plan knows that it is one.
+def in_one_task(rows: DataFrame, files: int, size: int) -> DataFrame:
+    """Rows of so many files and bytes; few of them as one partition, and the plan knows that it is one.
 
     What sums them up, sorts, joins or numbers them then needs no shuffle: one Spark job instead of two or three.
     """
-    is_small = sum(sizes) <= (UNSPLIT_BYTES if len(sizes) == 1 else FEW_BYTES)
-    return rows.coalesce(1) if is_small else rows
+    return rows.coalesce(1) if size <= (UNSPLIT_BYTES if files == 1 else FEW_BYTES) else rows
 
 
 @dataclass(frozen=True)
@@ -85,18 +84,17 @@ class FileRows:
     def rows(self) -> DataFrame:
         """The table's columns."""
         read = self._with_facts(self._parquet(self.schema))
-        return in_one_task(read.select(*self._columns()), self._sizes)
+        return self._in_one_task(read.select(*self._columns()))
 
     def changes(self) -> DataFrame:
         """The table's columns and those of a change feed."""
         kinds = dict.fromkeys(each.change for each in self.files) or {"insert": None}
         parts = (replace(self, files=[each for each in self.files if each.change == kind]) for kind in kinds)
         frames = [part._changes(kind) for part, kind in zip(parts, kinds, strict=True)]
-        return in_one_task(reduce(lambda one, other: one.unionByName(other), frames), self._sizes)
+        return self._in_one_task(reduce(lambda one, other: one.unionByName(other), frames))
 
-    @property
-    def _sizes(self) -> list[int]:
-        return [each.size_bytes for each in self.files]
+    def _in_one_task(self, rows: DataFrame) -> DataFrame:
+        return in_one_task(rows, len(self.files), sum(each.size_bytes for each in self.files))
 
     def _changes(self, kind: str | None) -> DataFrame:
         """Changes of one kind; None: each row has its own."""

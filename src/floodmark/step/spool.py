@@ -146,7 +146,8 @@ class Spool:
         parts = list_parts(system, path)
         reader = spark.read.schema(StructType.fromJson(json.loads(columns_of(system, parts))))
         reader = reader.option("parquet.page.verify-checksum.enabled", "true")
-        return in_one_task(reader.parquet(literal_path(self._spark_place())), [part.size for part in parts])
+        rows = reader.parquet(literal_path(self._spark_place()))
+        return in_one_task(rows, len(parts), sum(part.size for part in parts))
 
     def condemn(self) -> None:
         """A page of it turned out to be damaged: it is not finished any more, and the next run sees that.

@@ -12,6 +12,7 @@ from floodmark.errors import ConfigError, SourceUnreadable
 from floodmark.sources import Table
 from floodmark.sources.tables.cursor import Cursor
 from floodmark.testing import ListSink
+from tests.sinks.delta.test_ways import jobs_started
 from tests.tables import sorted_rows
 
 if TYPE_CHECKING:
@@ -288,3 +289,16 @@ def test_options_that_contradict_each_other_are_refused(options: dict[str, Any],
     """When the source is made, not when it runs."""
     with pytest.raises(ConfigError, match=reason):
         Table("a.b", **options)
+
+
+def test_a_small_delta_table_is_read_by_its_files_and_a_view_by_spark(price_lake: Lake) -> None:
+    """Its rows are one job away, without Delta's state of the table; what a view shows is for Spark to say."""
+    price_lake.sql("create view billing.dear as select * from billing.prices where sku = 'sql'")
+    shown = {
+        name: Table(f"billing.{name}", snapshot=True, key=["sku"]).without_rows(price_lake.spark).rows
+        for name in ("prices", "dear")
+    }
+    assert jobs_started(price_lake.spark, shown["prices"].collect) == 1
+    assert [row.sku for row in shown["dear"].collect()] == ["sql"]
+    assert "PreparedDeltaFileIndex" not in shown["prices"]._jdf.queryExecution().executedPlan().toString()
+    assert "PreparedDeltaFileIndex" in shown["dear"]._jdf.queryExecution().executedPlan().toString()

@@ -35,6 +35,7 @@ from floodmark.sources.values import (
 from floodmark.spark.faults import raise_in_plan
 from floodmark.spark.gateway import is_connect
 from floodmark.spark.session import tasks_for
+from floodmark.spark.table_files import in_one_task
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, DataFrameReader, SparkSession
@@ -244,8 +245,10 @@ class FileReading:
     def _load(self, reader: DataFrameReader) -> DataFrame:
         """In no more tasks than are worth it: Spark counts every file as 4 MB at least, however small it is."""
         rows = reader.load([spark_path(path) for path in self.paths])
-        tasks = None if self.size is None else tasks_for(self.spark, len(self.paths), self.size, BYTES_PER_TASK)
-        return rows if tasks is None else rows.coalesce(tasks)
+        if self.size is None:
+            return rows
+        tasks = tasks_for(self.spark, len(self.paths), self.size, BYTES_PER_TASK)
+        return in_one_task(rows if tasks is None else rows.coalesce(tasks), len(self.paths), self.size)
 
     def _with_corrupt(self) -> str | StructType:
         """The schema, declared or found in these files, and the column that keeps what does not fit it."""

@@ -247,8 +247,16 @@ class CatalogProbe(SqlProbe):
         return read_table(self.session(), location).alias("fm")
 
     def _delta_location(self) -> str | None:
-        """Where it lies, if it is a Delta table: a small one on a local disk is read by its files."""
-        described = self.session().sql(f"DESCRIBE TABLE EXTENDED {self._sql_name}").collect()
+        """Where it lies, if it is a Delta table: a small one on a local disk is read by its files.
+
+        Whatever a catalog does not tell is left to Spark, which has the words for what is wrong with a table.
+        """
+        from pyspark.errors import AnalysisException
+
+        try:
+            described = self.session().sql(f"DESCRIBE TABLE EXTENDED {self._sql_name}").collect()
+        except AnalysisException:
+            return None
         details = {row[0]: row[1] for row in dropwhile(lambda row: row[0] != DETAILS, described)}
         is_table = details.get("Type") in ("MANAGED", "EXTERNAL")
         return details.get("Location") if is_table and details.get("Provider") == "delta" else None
