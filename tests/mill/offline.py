@@ -12,7 +12,7 @@ from floodmark.hwm import HWM, Json, KeyValueIntHWM, Span
 from floodmark.mill.brokers import Inlet, Message, Outlet
 from floodmark.mill.declaration import Declaration, declare
 from floodmark.mill.horizon import Level
-from floodmark.mill.inputs import StreamInput, TurnDetail, stream_inputs
+from floodmark.mill.inputs import StreamInput, TurnDetail, as_looked_at, stream_inputs
 from floodmark.mill.join_tree import Stream, name_of
 from floodmark.mill.pending import PendingInput, memory_of
 from floodmark.mill.planning import Planner
@@ -200,8 +200,8 @@ class OfflineMill:
     def returned_end(self, call: Sequence[Match], intent: Intent) -> ReturnedEnd:
         """Where the output of a call stands."""
         stream, turn = self.planner.streams[self.planner.root.name], TurnDetail.of(self.span_of_root(intent))
-        source: Any = stream.inlet.source
-        (partition, offset), (_, last) = (place_of(source, each.element) for each in (call[0], call[-1]))
+        rows = rows_of(stream, as_looked_at(self.span_of_root(intent)))
+        (partition, offset), (_, last) = (place_of(rows, each.element) for each in (call[0], call[-1]))
         key: Any = stream.keys[0].of(vars(call[0].element)) if stream.keys else None
         if turn.windows is not None:
             numbers = [n for n, window in enumerate(turn.windows) if holds(window, partition, offset)]
@@ -240,14 +240,9 @@ def holds(window: Iterable[Sequence[int]], partition: int, offset: int) -> bool:
     return any(number == partition and first <= offset < upto for number, first, upto in window)
 
 
-def place_of(source: ListStream, element: object) -> tuple[int, int]:
-    """Its partition and offset."""
-    return next(
-        (number, offset)
-        for number, own in enumerate(source.partitions)
-        for offset, each in enumerate(own)
-        if each is element
-    )
+def place_of(rows: Iterable[tuple[int, int, Any]], element: object) -> tuple[int, int]:
+    """The partition and offset of an element."""
+    return next((number, offset) for number, offset, each in rows if each is element)
 
 
 def offline_mill(process: Any, partitions: Mapping[Stream, Sequence[Sequence[Any]]], **declared: Any) -> OfflineMill:  # noqa: ANN401

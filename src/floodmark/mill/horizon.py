@@ -20,6 +20,8 @@ State = Literal["live", "ended", "idle"]
 NOTHING: Level = (-1,)
 EVERYTHING: Level = (1,)
 PAST = 1 << 62
+UNBOUNDED = 1 << 64
+"""The end of a partition whose source cannot say it."""
 
 
 def at(key: object) -> Level:
@@ -73,6 +75,10 @@ class PartitionView:
     def beyond(self) -> int:
         """The offset behind all of it, its end included."""
         return self.next + 1 if self.has_end_message else self.next
+
+    def can_be_passed_to(self, offset: int) -> bool:
+        """Whether a mark can stand there: a stream without an end, a table, is passed as a whole or not at all."""
+        return self.next < UNBOUNDED or offset >= UNBOUNDED
 
     def first_from(self, level: Level) -> int:
         """The first offset at which an element may stand at or above the level."""

@@ -14,6 +14,7 @@ from floodmark.mill.brokers import OFFSET, PARTITION, VALUE, Cuttable
 from floodmark.mill.horizon import (
     EVERYTHING,
     NOTHING,
+    UNBOUNDED,
     KeyRange,
     Keys,
     Level,
@@ -37,8 +38,6 @@ if TYPE_CHECKING:
     from floodmark.stores.record import JobRecord
 
 Part = TypeVar("Part")
-UNBOUNDED = 1 << 64
-"""The end of a partition whose source cannot say it."""
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,7 @@ from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, TypeAlias
 
-from floodmark.mill.horizon import Level
+from floodmark.mill.horizon import UNBOUNDED, Level
 from floodmark.mill.inputs import MessageCache
 from floodmark.mill.pending import NotWaitedFor
 from floodmark.mill.planning import Inputs, Turn
@@ -67,6 +67,8 @@ class RunState:
     turns: int = 0
     not_waited_for: NotWaitedFor = field(default_factory=NotWaitedFor)
     offset_ends: dict[PartitionId, int] = field(default_factory=dict)
+    uptos: dict[str, object] = field(default_factory=dict)
+    """By stream, how far the last look reached: for tables, whose offsets do not tell."""
     rise_times: dict[PartitionId, float] = field(default_factory=dict)
     risen_partitions: set[PartitionId] = field(default_factory=set)
     known_partitions: set[PartitionId] = field(default_factory=set)
@@ -90,6 +92,11 @@ class RunState:
         """Where the streams end now, and which of their partitions have risen."""
         ends = partition_ends(inputs)
         risen = {each for each, upto in ends.items() if upto > self.offset_ends.get(each, -1)}
+        uptos = {name: own.span.upto.value for name, own in inputs.items() if own.span is not None}
+        risen |= {
+            each for each, upto in ends.items() if upto >= UNBOUNDED and uptos[each[0]] != self.uptos.get(each[0])
+        }
+        self.uptos = uptos
         self.rise_times.update(dict.fromkeys(risen & self.offset_ends.keys(), self.now()))
         self.risen_partitions |= risen
         self.offset_ends = ends

@@ -15,7 +15,7 @@ from floodmark.hwm import Json, Span
 from floodmark.logs import get_logger
 from floodmark.mill.brokers import VALUE, Cuttable, Message
 from floodmark.mill.horizon import NOTHING, Level, count_skipped, level_to_json, past
-from floodmark.mill.inputs import TurnDetail
+from floodmark.mill.inputs import TurnDetail, with_mark_kept
 from floodmark.mill.join_tree import MARKER
 from floodmark.mill.pending import PendingInput, count_late, memory_of, without_streams
 from floodmark.mill.planning import Inputs, Planner, Turn
@@ -344,7 +344,7 @@ def _with_old_mark(planner: Planner, name: str, span: Span) -> Span:
     """Another stream keeps its mark: what of it is still needed was planned for more than is given out now."""
     source = planner.streams[name].inlet.source
     if not isinstance(source, Cuttable):
-        return replace(span, upto=span.after or span.upto.reset())
+        return with_mark_kept(span)
     offsets = source.offsets(span)
     reads, passes = {n: upto for n, (_, upto) in offsets.items()}, {n: first for n, (first, _) in offsets.items()}
     return source.cut(span, reads=reads, passes=passes)
@@ -355,7 +355,7 @@ def _cut_master(planner: Planner, span: Span, end: ReturnedEnd) -> Span:
     stream = planner.streams[planner.root.name]
     source, turn = stream.inlet.source, TurnDetail.of(span)
     if not isinstance(source, Cuttable):
-        return span
+        return turn.added_to(with_mark_kept(span))
     offsets = source.offsets(span)
     passes = {number: first for number, (first, _) in offsets.items()}
     if turn.windows is not None:
@@ -382,4 +382,6 @@ def _done(planner: Planner, span: Span, end: ReturnedEnd) -> Level:
 def _has_rest(planner: Planner, span: Span, end: ReturnedEnd) -> bool:
     """Whether elements that were read stand behind the end; with several partitions that is assumed."""
     offsets = planner.streams[planner.root.name].offsets(span)
-    return any(upto > (end.next if n == end.partition else first) for n, (first, upto) in offsets.items())
+    return not offsets or any(
+        upto > (end.next if n == end.partition else first) for n, (first, upto) in offsets.items()
+    )
