@@ -1,26 +1,38 @@
-"""A mill without Spark: turns are planned by the product's own code, and read and joined by plain loops."""
+"""A mill without Spark: its step looks, plans and remembers as ever; what a turn reads is joined by plain loops."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from datetime import datetime, timezone
 from typing import Any
 
 from floodmark.hwm import HWM, Json, KeyValueIntHWM, Span
-from floodmark.mill.brokers import Inlet, Outlet
+from floodmark.mill.brokers import Inlet, Message, Outlet
 from floodmark.mill.declaration import Declaration, declare
-from floodmark.mill.inputs import TurnDetail, stream_inputs
+from floodmark.mill.horizon import Level
+from floodmark.mill.inputs import StreamInput, TurnDetail, as_looked_at, stream_inputs
 from floodmark.mill.join_tree import Stream, name_of
-from floodmark.mill.pending import PendingInput, StreamMemory
-from floodmark.mill.planning import Inputs, Planner, Scans, Turn
+from floodmark.mill.pending import PendingInput, memory_of
+from floodmark.mill.planning import Planner
+from floodmark.mill.progress import RunState
 from floodmark.mill.scan import KeySurvey, ScanResult, results_of
+from floodmark.mill.turn import MillStep, MillWork, ReturnedEnd, cut_at
 from floodmark.mill.windows import timed_windows
 from floodmark.sources.contract import Reading, Request, Session, Sight
+from floodmark.sources.kafka.offsets import split
+from floodmark.step.commit import record_after
+from floodmark.step.engine import OpenBatch
+from floodmark.stores.extras import IntentExtras
+from floodmark.stores.memory import MemoryMarkStore
+from floodmark.stores.record import Intent, JobRecord
 from tests.mill.nested_loop import Match, calls
 
 END = object()
 """Stands in a partition where its end message does."""
+HOLE = object()
+"""Stands at an offset that a transaction has used up."""
 
 
 @dataclass
@@ -39,9 +51,12 @@ class ListStream:
         return f"list {self.name}"
 
     def look(self, mark: HWM[Any] | None, request: Request, session: Session) -> Sight:
+        """Under `max_rows` the partitions share as those of a topic do."""
         known = dict(mark.value) if mark else {}
         starts = {number: known.get(number, 0) for number in range(len(self.partitions))}
-        ends = {number: self.arrived.get(number, 0) for number in starts}
+        lags = {(self.name, number): self.arrived.get(number, 0) - first for number, first in starts.items()}
+        shares = lags if request.max_rows is None else split(lags, request.max_rows)
+        ends = {number: first + shares[self.name, number] for number, first in starts.items()}
         bounds = {"from": starts, "upto": ends}
         detail: dict[str, Json] = {end: {str(n): at for n, at in own.items()} for end, own in bounds.items()}
         return Sight(Span(mark, KeyValueIntHWM(self.name, ends), detail))
@@ -65,6 +80,7 @@ class ListStream:
             (number, offset, self.partitions[number][offset])
             for number, (first, upto) in self.offsets(span).items()
             for offset in range(first, upto)
+            if self.partitions[number][offset] is not HOLE
         ]
 
 
@@ -81,99 +97,152 @@ class ListBroker:
         raise AssertionError("output is what the test collects")
 
 
-@dataclass
-class OfflineMill:
-    """Plans a turn, joins what it reads, and remembers: the record is a dict of marks and memories."""
+@dataclass(frozen=True)
+class OfflineStep(MillStep):
+    """The step of a mill over lists: where it would ask Spark for elements, it goes through them."""
 
-    declared: Declaration
-    broker: ListBroker
-    marks: dict[str, HWM[Any]] = field(default_factory=dict)
-    memories: dict[str, StreamMemory] = field(default_factory=dict)
-    calls: list[list[Match]] = field(default_factory=list)
-    has_stopped: bool = False
-
-    def __post_init__(self) -> None:
-        tree = self.declared.tree
-        self.streams = stream_inputs(self.declared, self.broker)
-        self.planner = Planner(self.declared.node_of(tree.root), self.streams, tree.window is not None)
-        self.windows = timed_windows(self.declared, None)
-
-    def turn(self) -> Turn:
-        """One turn; what the process function would be called with is added to `calls`."""
-        inputs = {name: self.pending(name) for name in self.streams}
-        scans = {name: self.scan(pending) for name, pending in inputs.items()}
-        self.take_windows(inputs, scans)
-        turn = self.planner.plan(inputs, scans, self.windows)
-        if turn.moves:
-            spans = turn.spans()
-            self.calls += self.joined(spans)
-            for name, span in spans.items():
-                mark = self.marks.get(name)
-                self.marks[name] = mark.update(span.upto.value) if mark else span.upto
-            self.memories = {name: StreamMemory.from_json(each.to_json()) for name, each in turn.memories().items()}
-            self.has_stopped = turn.stops
-        return turn
-
-    def take_windows(self, inputs: Inputs, scans: Scans) -> None:
-        """The product's own code decides windows by a function, element by element."""
-        windows, own = self.windows, inputs[self.planner.root.name]
-        if windows is None:
-            return
-        windows.begin_at({partition: first for partition, (first, _) in own.offsets.items()})
-        below = self.planner.level_to_ask(inputs, scans)
-        keyed = [(self.key_of(own, row), row) for row in self.source(own.stream.name).rows(own.unread)]
-        rows = [row for key, row in sorted(keyed, key=lambda each: (each[0], each[1][:2])) if (0, key) < below]
-        windows.take(
-            (number, at, json.dumps(vars(e)))
-            for number, at, e in rows
-            if e is not END and at >= windows.taken_upto[number]
-        )
-
-    def key_of(self, pending: PendingInput, row: tuple[int, int, Any]) -> Any:  # noqa: ANN401 (a key of whatever kind)
-        """What orders an element among those of other partitions; an end comes last."""
-        return pending.stream.keys[0].of(vars(row[2])) if row[2] is not END else float("inf")
-
-    def pending(self, name: str) -> PendingInput:
-        stream = self.streams[name]
-        sight = stream.look(self.marks.get(name), Request(), _no_session)
-        return PendingInput(stream, sight.span, self.memories.get(name, StreamMemory())).reaching_what_was_seen()
-
-    def scan(self, pending: PendingInput) -> dict[int, ScanResult]:
+    def scan_one(self, pending: PendingInput, span: Span, spark: object) -> dict[int, ScanResult]:
         """What the product's own survey finds in the elements that have arrived."""
         stream = pending.stream
         ordered = not (stream.name == self.planner.root.name and self.planner.is_in_runs(pending))
         survey = KeySurvey(tuple(key.spark_type for key in stream.keys), ordered=ordered)
-        for partition, offset, element in self.source(stream.name).rows(pending.unread):
+        for partition, offset, element in rows_of(stream, span):
             keys = tuple(None if element is END else key.of(vars(element)) for key in stream.keys)
             survey.take(partition, offset, element is END, None, keys)
         survey.close()
         return results_of(stream, survey.notes, ordered=ordered)
 
-    def source(self, name: str) -> ListStream:
-        return next(source for source in self.broker.streams.values() if source.name == name)
+    def elements_to_ask_about(
+        self, own: PendingInput, results: Mapping[int, ScanResult], below: Level
+    ) -> Iterator[Message]:
+        asked = self.run_state.windows.taken_upto if self.run_state.windows else {}
+        keyed = [(key_of(own.stream, row), row) for row in rows_of(own.stream, own.unread)]
+        for key, (number, at, element) in sorted(keyed, key=lambda each: (each[0], each[1][:2])):
+            if element is not END and (0, key) < below and at >= asked.get(number, 0):
+                yield number, at, json.dumps(vars(element))
+
+
+def rows_of(stream: StreamInput, span: Span | None) -> list[tuple[int, int, Any]]:
+    """(partition, offset, element) of a stream."""
+    source: Any = stream.inlet.source
+    return list(source.rows(span))
+
+
+def key_of(stream: StreamInput, row: tuple[int, int, Any]) -> Any:  # noqa: ANN401 (a key of whatever kind)
+    """What orders an element among those of other partitions; an end comes last, and without keys arrival counts."""
+    if not stream.keys:
+        return row[0]
+    return stream.keys[0].of(vars(row[2])) if row[2] is not END else float("inf")
+
+
+@dataclass
+class OfflineMill:
+    """Turns of a step over lists, and the record as it would be stored.
+
+    `enders` are the names of elements at which the function returns the end of the stream, each of them once.
+    """
+
+    declared: Declaration
+    broker: ListBroker
+    turn_elements: int | None = None
+    enders: set[str] = field(default_factory=set)
+    record: JobRecord = field(default_factory=lambda: JobRecord("mill"))
+    calls: list[list[Match]] = field(default_factory=list)
+    ends: int = 0
+    """How often the mill came to its end; what follows is the next run's."""
+
+    def __post_init__(self) -> None:
+        self.restart()
+
+    def restart(self) -> None:
+        """Another process: only the record outlives the one before."""
+        tree, streams = self.declared.tree, stream_inputs(self.declared, self.broker)
+        planner = Planner(self.declared.node_of(tree.root), streams, tree.window is not None)
+        inlets = {name: stream.inlet for name, stream in streams.items()}
+        state = RunState(inlets, self.turn_elements, windows=timed_windows(self.declared, None))
+        work = MillWork(name="mill", sources=tuple(streams.values()), sinks=())
+        self.step = OfflineStep(MemoryMarkStore(), _no_spark, work, planner=planner, run_state=state)
+
+    @property
+    def planner(self) -> Planner:
+        return self.step.planner
+
+    def intend(self) -> Intent | None:
+        """The next turn as it is made durable; None if there is nothing to do. A kill here leaves all as it was."""
+        outlook = self.step.look(self.record)
+        if outlook.is_empty:
+            return None
+        extras = IntentExtras(sources=outlook.sources, remember=outlook.extras_after(self.record.extras))
+        began = datetime(2026, 1, 1, tzinfo=timezone.utc)
+        return Intent(self.record.number + 1, "span", outlook.spans, began, "attempt", None, {}, extras)
+
+    def turn(self) -> bool:
+        """One turn, if there is something to do; what the process function is called with is added to `calls`."""
+        intent = self.intend()
+        if intent is None:
+            return False
+        found = self.joined(intent.spans)
+        end = next((n for n, call in enumerate(found, start=1) if self.ends_at(call)), None)
+        if end is not None:
+            found = found[:end]
+            intent = cut_at(self.returned_end(found[-1], intent), intent, self.planner)
+            self.enders -= {each.element.name for each in found[-1]}
+        self.calls += found
+        after = record_after(OpenBatch(self.record, intent, None))
+        self.record = JobRecord.deserialize(json.loads(json.dumps(after.serialize())))
+        self.ends += memory_of(self.record, self.planner.root.name).has_stopped
+        return True
+
+    def ends_at(self, call: Sequence[Match]) -> bool:
+        """Whether the function returns the end when it is given these."""
+        return any(each.element.name in self.enders for each in call)
+
+    def returned_end(self, call: Sequence[Match], intent: Intent) -> ReturnedEnd:
+        """Where the output of a call stands."""
+        stream, turn = self.planner.streams[self.planner.root.name], TurnDetail.of(self.span_of_root(intent))
+        rows = rows_of(stream, as_looked_at(self.span_of_root(intent)))
+        (partition, offset), (_, last) = (place_of(rows, each.element) for each in (call[0], call[-1]))
+        key: Any = stream.keys[0].of(vars(call[0].element)) if stream.keys else None
+        if turn.windows is not None:
+            numbers = [n for n, window in enumerate(turn.windows) if holds(window, partition, offset)]
+            key = numbers[0]
+        return ReturnedEnd({"last": 0, "k0": key, "partition": partition, "offset": offset}, last + 1)
+
+    def span_of_root(self, intent: Intent) -> Span:
+        return intent.spans[self.planner.root.name]
 
     def joined(self, spans: Mapping[str, Span]) -> list[list[Match]]:
+        """What the function is called with in a turn."""
         streams: dict[Stream, list[list[Any]]] = {}
         for stream in self.declared.tree.nodes:
-            source = self.broker.streams[stream]
-            rows = source.rows(spans[name_of(stream)])
-            kept = [row for row in rows if self.is_within(stream, row, spans[name_of(stream)])]
+            source, span = self.broker.streams[stream], spans.get(name_of(stream))
+            kept = [row for row in source.rows(span) if span is not None and self.is_within(stream, row, span)]
             numbers = range(len(source.partitions))
             streams[stream] = [[element for partition, _, element in kept if partition == number] for number in numbers]
         return calls(self.declared.tree, streams)
 
     def is_within(self, stream: Stream, row: tuple[int, int, Any], span: Span) -> bool:
-        own, turn = self.streams[name_of(stream)], TurnDetail.of(span)
+        own, turn = self.planner.streams[name_of(stream)], TurnDetail.of(span)
+        partition, offset, element = row
+        if element is END:
+            return False
+        if turn.windows is not None:
+            return any(holds(window, partition, offset) for window in turn.windows)
         if stream != self.declared.tree.root or not own.keys or turn.is_in_runs:
             return True
-        partition, offset, element = row
-        if turn.windows is not None:
-            return any(
-                n == partition and first <= offset < upto for window in turn.windows for n, first, upto in window
-            )
         after, until = turn.levels
         place = (0, own.keys[0].of(vars(element)), partition, offset)
         return after <= place < until
+
+
+def holds(window: Iterable[Sequence[int]], partition: int, offset: int) -> bool:
+    """Whether an element belongs to a window, as an intent holds it."""
+    return any(number == partition and first <= offset < upto for number, first, upto in window)
+
+
+def place_of(rows: Iterable[tuple[int, int, Any]], element: object) -> tuple[int, int]:
+    """The partition and offset of an element."""
+    return next((number, offset) for number, offset, each in rows if each is element)
 
 
 def offline_mill(process: Any, partitions: Mapping[Stream, Sequence[Sequence[Any]]], **declared: Any) -> OfflineMill:  # noqa: ANN401
@@ -182,5 +251,6 @@ def offline_mill(process: Any, partitions: Mapping[Stream, Sequence[Sequence[Any
     return OfflineMill(declaration, ListBroker({stream: ListStream(stream, own) for stream, own in partitions.items()}))
 
 
-def _no_session() -> Any:  # noqa: ANN401
-    raise AssertionError("planning needs no Spark")
+def _no_spark() -> Any:  # noqa: ANN401
+    """No step of these asks it for anything."""
+    return None

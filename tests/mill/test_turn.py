@@ -3,20 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from datetime import datetime, timezone
 from typing import TYPE_CHECKING, Any, cast
 
+import pytest
+
 from floodmark import stores
-from floodmark.hwm import Json, KeyValueIntHWM
+from floodmark.errors import StoreUnreachable
+from floodmark.hwm import KeyValueIntHWM
 from floodmark.mill import JoinWith, function_call, get_field, join_streams, window
 from floodmark.mill.pending import StreamMemory
 from floodmark.mill.progress import RunState
 from floodmark.mill.turn import MillStep, MillWork, ReturnedEnd, cut_at
 from floodmark.step.commit import record_after
 from floodmark.step.engine import OpenBatch
-from floodmark.stores.extras import IntentExtras, RecordExtras
+from floodmark.stores.extras import RecordExtras
 from floodmark.stores.lease import hold
-from floodmark.stores.record import Intent, JobRecord
+from floodmark.stores.memory import MemoryMarkStore
+from floodmark.stores.record import Intent, JobRecord, Lease
 from tests.mill.cases import L, R, join_names
 from tests.mill.offline import OfflineMill, offline_mill
 
@@ -40,10 +45,9 @@ def intent_of(mill: OfflineMill) -> Intent:
     """The next turn of a mill that has seen everything, as the step makes it durable."""
     for source in mill.broker.streams.values():
         source.arrived = {number: len(own) for number, own in enumerate(source.partitions)}
-    turn = mill.turn()
-    remember: dict[str, Json] = {name: memory.to_json() for name, memory in turn.memories().items()}
-    moment = datetime(2026, 1, 1, tzinfo=timezone.utc)
-    return Intent(1, "batch", turn.spans(), moment, "attempt", None, {}, IntentExtras(remember=RecordExtras(remember)))
+    intent = mill.intend()
+    assert intent is not None
+    return intent
 
 
 def marks_of(intent: Intent) -> dict[str, Any]:
@@ -78,6 +82,25 @@ INTENT = Intent(2, "batch", {}, datetime(2026, 1, 1, tzinfo=timezone.utc), "atte
 
 def no_spark() -> Any:  # noqa: ANN401
     raise AssertionError("nothing here needs Spark")
+
+
+class ClosedStore(MemoryMarkStore):
+    """It can be read, and nothing can be begun in it."""
+
+    def intend(self, record: JobRecord, *, expected: int, lease: Lease) -> None:
+        raise StoreUnreachable("memory", reason="it is closed")
+
+
+def test_a_turn_that_failed_is_tried_again_though_nothing_has_risen() -> None:
+    """What its look found waits still, whatever the next look finds new."""
+    mill = offline_mill(
+        join_names, {L: [[L(1, "a"), L(2, "b")]], R: [[R(2, "c")]]}, join_tree=join_streams(L, JoinWith(R, K, K))
+    )
+    mill.broker.streams[L].arrived, mill.broker.streams[R].arrived = {0: 2}, {0: 1}
+    step = replace(mill.step, store=ClosedStore())
+    for _ in range(2):
+        with pytest.raises(StoreUnreachable):
+            step.run()
 
 
 def test_a_commit_drops_the_marks_of_streams_that_left_the_tree(tmp_path: Path) -> None:

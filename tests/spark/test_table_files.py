@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 import pytest
 from deltalake import DeltaTable, write_deltalake
+from pyspark.errors import PySparkException
 from pyspark.sql import functions as F
 
 from floodmark.probes.delta import DeltaProbe
@@ -93,6 +94,23 @@ def test_partitions_with_any_text_are_the_same(spark: SparkSession, tmp_path: Pa
     require_same(spark, tmp_path)
 
 
+def test_an_empty_partition_of_another_writer_is_the_same(spark: SparkSession, tmp_path: Path) -> None:
+    """Spark writes it as NULL; where the log has it, Delta's reader gives it."""
+    rows = pa.table({"id": pa.array([1, 2, 3], pa.int64()), "p": ["", None, "x"], "n": pa.array([None, 1, None])})
+    write_deltalake(tmp_path, rows, partition_by=["p", "n"], configuration={"delta.enableChangeDataFeed": "true"})
+    assert texts(read_table(spark, str(tmp_path))) == texts(by_delta(spark, tmp_path))
+    assert texts(feed_by_files(spark, tmp_path, 0, 0)) == texts(feed_by_delta(spark, tmp_path, 0, 0))
+    write_deltalake(tmp_path, rows.slice(1), mode="overwrite")
+    require_same(spark, tmp_path)
+
+
+def test_dates_that_python_has_not_are_left_to_delta(spark: SparkSession, tmp_path: Path) -> None:
+    """As partitions they stand in the log, where they are read as Python's."""
+    spark.sql("select 1 as id, date '10001-01-01' as day").write.format("delta").partitionBy("day").save(str(tmp_path))
+    assert files_at(str(tmp_path)) is None
+    assert texts(read_table(spark, str(tmp_path)).selectExpr("string(day)")) == ["Row(day='+10001-01-01')"]
+
+
 def test_no_spark_job_is_started_before_the_rows_are_asked_for(spark: SparkSession, tmp_path: Path) -> None:
     """And one that reads them then: Delta's reader has four more of a table that changed."""
     write_deltalake(tmp_path, pa.table({"id": pa.array([1, 2], pa.int64())}))
@@ -161,6 +179,31 @@ def test_a_commit_that_changes_the_table_itself_is_left_to_delta(spark: SparkSes
     assert files_of_changes(probe, 1, 3) is None
     assert files_of_changes(probe, 3, 3) is not None
     assert texts(read_changes(spark, str(tmp_path), probe, 1, 3)) == texts(feed_by_delta(spark, tmp_path, 1, 3))
+
+
+def test_changes_of_before_a_table_had_other_columns_are_left_to_delta(spark: SparkSession, tmp_path: Path) -> None:
+    """A batch that was begun, or is one of many, ends before: with the columns of now, its rows would lose values."""
+    spark.sql(f"create table delta.`{tmp_path}` (id long, v string) using delta {FEED}")
+    spark.sql(f"insert into delta.`{tmp_path}` values (1, 'a')")
+    spark.sql("select 2L as id, 'b' as w").write.format("delta").mode("overwrite").option(
+        "overwriteSchema", "true"
+    ).save(str(tmp_path))
+    probe = DeltaProbe(str(tmp_path))
+    probe.refresh()
+    assert files_of_changes(probe, 1, 1) is None
+    with pytest.raises(PySparkException, match="INCOMPATIBLE_DATA_SCHEMA"):
+        read_changes(spark, str(tmp_path), probe, 1, 1).collect()
+
+
+def test_the_times_that_commits_say_themselves_are_left_to_delta(spark: SparkSession, tmp_path: Path) -> None:
+    """A copied table has files of other times."""
+    spark.sql(f"create table delta.`{tmp_path}` (id long) using delta {FEED}")
+    spark.sql(f"alter table delta.`{tmp_path}` set tblproperties (delta.enableInCommitTimestamps = true)")
+    spark.sql(f"insert into delta.`{tmp_path}` values (1)")
+    os.utime(tmp_path / "_delta_log" / f"{2:020d}.json", (0, 0))
+    probe = DeltaProbe(str(tmp_path))
+    probe.refresh()
+    assert texts(read_changes(spark, str(tmp_path), probe, 2, 2)) == texts(feed_by_delta(spark, tmp_path, 2, 2))
 
 
 def test_the_feed_of_an_overwrite_is_what_stood_there_and_what_stands_there_now(

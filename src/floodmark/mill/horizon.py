@@ -20,6 +20,8 @@ State = Literal["live", "ended", "idle"]
 NOTHING: Level = (-1,)
 EVERYTHING: Level = (1,)
 PAST = 1 << 62
+UNBOUNDED = 1 << 64
+"""The end of a partition whose source cannot say it."""
 
 
 def at(key: object) -> Level:
@@ -30,6 +32,11 @@ def at(key: object) -> Level:
 def past(key: object) -> Level:
     """Just above all elements with this key."""
     return (0, key, PAST)
+
+
+def first_of_key(level: Level) -> Level:
+    """For a level between two elements with one key, just below all of them: those behind it are still needed."""
+    return level[:2] if len(level) > len(past(None)) else level
 
 
 @dataclass(frozen=True)
@@ -69,6 +76,10 @@ class PartitionView:
         """The offset behind all of it, its end included."""
         return self.next + 1 if self.has_end_message else self.next
 
+    def can_be_passed_to(self, offset: int) -> bool:
+        """Whether a mark can stand there: a stream without an end, a table, is passed as a whole or not at all."""
+        return self.next < UNBOUNDED or offset >= UNBOUNDED
+
     def first_from(self, level: Level) -> int:
         """The first offset at which an element may stand at or above the level."""
         held = self.range_from(0, level)
@@ -76,7 +87,7 @@ class PartitionView:
 
     def range_from(self, key: int, level: Level) -> KeyRange | None:
         """The first neighbours of which one may have this key at or above the level."""
-        return next((each for each in self.key_ranges if at(each.high[key]) >= level), None)
+        return next((each for each in self.key_ranges if at(each.high[key]) >= first_of_key(level)), None)
 
     def level(self, key: int) -> Level:
         """Keys below this will not come any more."""
@@ -146,15 +157,19 @@ def lowest(partitions: Partitions, key: int) -> Level:
 def end_of(node: Node, views: StreamViews) -> Level | None:
     """The level of key 0 from which no element of the node matters any more; None while that is not known.
 
-    A stream ends where its partitions do, or where an inner branch has ended and the node itself has gone beyond that.
+    A stream ends where its partitions do, or where an inner branch has ended and the node itself has gone beyond that:
+    in the key of the branch, and in key 0, of which other elements could still come with the same one.
     """
     partitions, ends = views[node.name], []
     if all(partition.state == "ended" for partition in partitions.values()):
         ends.append(above_all(partitions))
     for place, branch in enumerate(node.branches, start=1):
         end = end_of(branch.node, views) if branch.is_inner else None
-        if end is not None and _is_beyond(partitions, place, end):
-            ends.append(end if branch.shares_key else _last_below(partitions, place, end))
+        if end is None or not _is_beyond(partitions, place, end):
+            continue
+        own = end if branch.shares_key else _last_below(partitions, place, end)
+        if branch.shares_key or lowest(partitions, 0) >= own:
+            ends.append(own)
     return min(ends, default=None)
 
 
@@ -253,6 +268,8 @@ def _holding_partitions(root: Node, views: StreamViews) -> set[tuple[str, int]]:
         level = min(lowest(views[root.name], place), lowest(views[branch.node.name], 0))
         held |= _slowest_partitions(root.name, views[root.name], place, level)
         held |= _slowest_partitions(branch.node.name, views[branch.node.name], 0, level)
+        if not branch.shares_key:
+            held |= _slowest_partitions(root.name, views[root.name], 0, lowest(views[root.name], 0))
         held |= _holding_partitions(branch.node, views)
     return held
 

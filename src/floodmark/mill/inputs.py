@@ -11,7 +11,7 @@ from functools import reduce
 from operator import or_
 from typing import TYPE_CHECKING, Any
 
-from floodmark.hwm import HWM, Json, Span
+from floodmark.hwm import HWM, Json, Span, deserialize
 from floodmark.mill.brokers import OFFSET, PARTITION, VALUE, Cuttable, Inlet, MessageBroker
 from floodmark.mill.codec import Codec
 from floodmark.mill.declaration import Declaration
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 
 IS_END = "_fm_is_end"
-DETAIL = "mill"
+DETAIL, READ_UPTO = "mill", "mill_reads_upto"
 WORTH_CACHING = 20_000
 """Fewer messages are read a second time sooner than they are put into Spark's storage."""
 
@@ -81,7 +81,7 @@ class StreamInput:
         functions = [name for name, key in self.keys_by_column.items() if key.calls_a_function]
         if functions:
             return Reading(self.elements(self._with_keys_still(self.keyed_messages(spark, span), functions), span))
-        rows = self.inlet.source.read(spark, span).rows
+        rows = self.inlet.source.read(spark, as_looked_at(span)).rows
         return Reading(self.elements(with_keys(rows, self.codec, self.keys_by_column), span))
 
     def _with_keys_still(self, messages: DataFrame, functions: Sequence[str]) -> DataFrame:
@@ -110,7 +110,7 @@ class StreamInput:
         """Every message of a span, with whether it is an end."""
         from pyspark.sql import functions as F
 
-        rows = self.inlet.source.read(spark, span).rows
+        rows = self.inlet.source.read(spark, as_looked_at(span)).rows
         return rows.withColumn(IS_END, is_end() if self.has_end_messages else F.lit(False))
 
     def keyed_messages(self, spark: SparkSession, span: Span) -> DataFrame:
@@ -129,6 +129,18 @@ def stream_inputs(declaration: Declaration, broker: MessageBroker) -> dict[str, 
         name_of(stream): StreamInput(broker.inlet(stream), declaration.codecs[stream], declaration.keys_of(stream))
         for stream in declaration.tree.nodes
     }
+
+
+def with_mark_kept(span: Span) -> Span:
+    """The span that is read as it is, and leaves the mark where it was: of a source that cannot be cut."""
+    kept = span.after or span.upto.reset()
+    return replace(span, upto=kept, detail={**span.detail, READ_UPTO: as_looked_at(span).upto.serialize()})
+
+
+def as_looked_at(span: Span) -> Span:
+    """The span as its source made it: some read as far as its end says, which may be where the mark was kept."""
+    stored: Any = span.detail.get(READ_UPTO)
+    return span if stored is None else replace(span, upto=deserialize(stored))
 
 
 @dataclass(frozen=True)

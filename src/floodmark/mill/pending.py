@@ -14,6 +14,7 @@ from floodmark.mill.brokers import OFFSET, PARTITION, VALUE, Cuttable
 from floodmark.mill.horizon import (
     EVERYTHING,
     NOTHING,
+    UNBOUNDED,
     KeyRange,
     Keys,
     Level,
@@ -37,8 +38,6 @@ if TYPE_CHECKING:
     from floodmark.stores.record import JobRecord
 
 Part = TypeVar("Part")
-UNBOUNDED = 1 << 64
-"""The end of a partition whose source cannot say it."""
 
 
 @dataclass(frozen=True)
@@ -147,17 +146,19 @@ class PendingInput:
     memory: StreamMemory
     not_waited_for: NotWaitedFor = field(default_factory=NotWaitedFor)
 
-    def reaching_what_was_seen(self) -> PendingInput:
+    def reaching_what_was_seen(self, by_windows: Mapping[int, int] | None = None) -> PendingInput:
         """The same with a span that reaches, in each partition, as far as any turn has seen.
 
         A look that may read so many elements divides them anew each time, and after a restart it may read fewer. What
         is remembered of a partition (`last`) is true of all that was seen: of less, it would promise elements that the
-        turn does not read, and what they are joined to would be given out without them.
+        turn does not read, and what they are joined to would be given out without them. So it is of what was seen
+        `by_windows` when they were cut, in a turn that gave out none of them.
         """
-        source, seen = self.stream.inlet.source, self.memory.next_unseen
+        source, seen, cut_at = self.stream.inlet.source, self.memory.next_unseen, by_windows or {}
         if self.span is None or not isinstance(source, Cuttable):
             return self
-        ends = {number: max(upto, seen.get(number, 0)) for number, (_, upto) in self.offsets.items()}
+        offsets = self.offsets.items()
+        ends = {number: max(upto, seen.get(number, 0), cut_at.get(number, 0)) for number, (_, upto) in offsets}
         if all(upto == ends[number] for number, (_, upto) in self.offsets.items()):
             return self
         return replace(self, span=source.cut(self.span, reads=ends, passes=ends))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import TypeAlias
 
 from floodmark.hwm import Span
@@ -11,6 +11,7 @@ from floodmark.mill.brokers import Cuttable
 from floodmark.mill.horizon import (
     EVERYTHING,
     NOTHING,
+    UNBOUNDED,
     Horizon,
     Level,
     Node,
@@ -20,8 +21,8 @@ from floodmark.mill.horizon import (
     needed_from,
     promised_levels,
 )
-from floodmark.mill.inputs import StreamInput, TurnDetail
-from floodmark.mill.pending import UNBOUNDED, PendingInput, StreamMemory
+from floodmark.mill.inputs import StreamInput, TurnDetail, with_mark_kept
+from floodmark.mill.pending import PendingInput, StreamMemory
 from floodmark.mill.scan import ScanResult
 from floodmark.mill.windows import OffsetRanges, TimedWindows, windows_to_json
 
@@ -56,8 +57,8 @@ class Turn:
         """Whether there is anything to commit."""
         done = self.inputs[self.root].memory.done_level
         has_new_end = any(self._ends(name) != pending.memory.ends for name, pending in self.inputs.items())
-        firsts = {name: {n: view.first for n, view in own.items()} for name, own in self.partitions.items()}
-        has_passed = any(offset > firsts[name][n] for name, own in self.passes.items() for n, offset in own.items())
+        passes = [(self.partitions[name][n], at) for name, own in self.passes.items() for n, at in own.items()]
+        has_passed = any(offset > view.first and view.can_be_passed_to(offset) for view, offset in passes)
         rises = self.windows is None and done < self.until < EVERYTHING
         return self.stops or has_passed or has_new_end or rises
 
@@ -93,7 +94,7 @@ class Turn:
         if isinstance(source, Cuttable):
             span = source.cut(span, reads=self.reads[name], passes=self.passes[name])
         elif any(offset < UNBOUNDED for offset in self.passes[name].values()):
-            span = replace(span, upto=span.after or span.upto.reset())
+            span = with_mark_kept(span)
         count = self.element_count(name)
         if name != self.root:
             return TurnDetail(count).added_to(span)
@@ -102,17 +103,23 @@ class Turn:
 
     def _memory(self, name: str, pending: PendingInput) -> StreamMemory:
         views, is_root = self.partitions[name], name == self.root
+        has_level = is_root and pending.stream.keys and not self.runs and not self._passes_whole(name)
         ends = {number: upto for number, (_, upto) in pending.offsets.items() if upto < UNBOUNDED}
         return StreamMemory(
             last={number: view.last for number, view in views.items() if view.last},
             next_unseen={**pending.memory.next_unseen, **ends},
             ends=self._ends(name),
-            done_level=self.until if is_root and pending.stream.keys and not self.runs else NOTHING,
+            done_level=self.until if has_level else NOTHING,
             promised_level=max(self.promised_levels.get(name, NOTHING), pending.memory.promised_level),
             has_stopped=is_root and self.stops,
             has_rest=any(view.has_rest for view in views.values()),
             expressions=pending.stream.expressions,
         )
+
+    def _passes_whole(self, name: str) -> bool:
+        """Whether the mark passes all rows of a table; those that come later may have any keys."""
+        offsets = self.passes[name].values()
+        return bool(offsets) and all(offset >= UNBOUNDED for offset in offsets)
 
     def _ends(self, name: str) -> dict[int, int]:
         """Where partitions ended: those whose end is behind the mark and will not be met again, or by the clock."""

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, TypeAlias
 
-from floodmark.mill.horizon import Level
+from floodmark.mill.horizon import UNBOUNDED, Level
 from floodmark.mill.inputs import MessageCache
 from floodmark.mill.pending import NotWaitedFor
 from floodmark.mill.planning import Inputs, Turn
@@ -66,6 +67,8 @@ class RunState:
     turns: int = 0
     not_waited_for: NotWaitedFor = field(default_factory=NotWaitedFor)
     offset_ends: dict[PartitionId, int] = field(default_factory=dict)
+    uptos: dict[str, object] = field(default_factory=dict)
+    """By stream, how far the last look reached: for tables, whose offsets do not tell."""
     rise_times: dict[PartitionId, float] = field(default_factory=dict)
     risen_partitions: set[PartitionId] = field(default_factory=set)
     known_partitions: set[PartitionId] = field(default_factory=set)
@@ -82,12 +85,18 @@ class RunState:
 
     def begin(self) -> None:
         """A new run: time-outs count from now, and what ended has ended."""
-        self.start_time, self.rise_times, self.is_over, self.record_number = self.now(), {}, False, None
+        self.start_time, self.rise_times, self.is_over = self.now(), {}, False
+        self.forget_look()
 
     def note_offsets(self, inputs: Inputs) -> None:
         """Where the streams end now, and which of their partitions have risen."""
-        ends = {(name, each): upto for name, own in inputs.items() for each, (_, upto) in own.offsets.items()}
+        ends = partition_ends(inputs)
         risen = {each for each, upto in ends.items() if upto > self.offset_ends.get(each, -1)}
+        uptos = {name: own.span.upto.value for name, own in inputs.items() if own.span is not None}
+        risen |= {
+            each for each, upto in ends.items() if upto >= UNBOUNDED and uptos[each[0]] != self.uptos.get(each[0])
+        }
+        self.uptos = uptos
         self.rise_times.update(dict.fromkeys(risen & self.offset_ends.keys(), self.now()))
         self.risen_partitions |= risen
         self.offset_ends = ends
@@ -107,9 +116,20 @@ class RunState:
             self.not_waited_for = not_waited_for
             return is_new or self.windows.has_news()
         is_due = self.windows is not None and self.windows.is_due()
-        holding = self.turn.waits_for | (self.risen_partitions - self.known_partitions) if self.turn else frozenset()
         self.not_waited_for = not_waited_for
-        return is_new or is_due or bool(self.risen_partitions & holding)
+        return is_new or is_due or self._is_any_waited_for(self.risen_partitions)
+
+    def are_waited_for(self, inputs: Inputs) -> bool:
+        """Whether something of these that the last look did not reach is what the horizon waits for."""
+        ends = partition_ends(inputs)
+        return self._is_any_waited_for({each for each, upto in ends.items() if upto > self.offset_ends.get(each, -1)})
+
+    def _is_any_waited_for(self, risen: AbstractSet[PartitionId]) -> bool:
+        return self.turn is not None and bool(risen & self.turn.waits_for or risen - self.known_partitions)
+
+    def forget_look(self) -> None:
+        """What the last look found was not done, so the next one reads again, whether anything has risen or not."""
+        self.record_number = None
 
     def note_turn(self, number: int, turn: Turn) -> None:
         """What the look at this record makes of the streams."""
@@ -133,11 +153,15 @@ class RunState:
 
     def widen(self, inputs: Inputs) -> bool:
         """Whether the next look shall see more: this one was full, and yet nothing in it was final."""
-        sizes = [sum(upto - first for first, upto in each.offsets.values()) for each in inputs.values()]
-        if self.limit is None or max(sizes, default=0) < self.limit:
+        if self.limit is None or not self.is_full(inputs):
             return False
         self.limit *= 2
         return True
+
+    def is_full(self, inputs: Inputs) -> bool:
+        """Whether there may be more of a stream than the look was allowed to see."""
+        sizes = [sum(upto - first for first, upto in each.offsets.values()) for each in inputs.values()]
+        return self.limit is not None and max(sizes, default=0) >= self.limit
 
     def waiting_sights(self) -> dict[str, Sight]:
         """Why there is nothing to do, as the last look found it."""
@@ -165,6 +189,11 @@ class RunState:
 
     def _idle_seconds(self, partition: PartitionId) -> float:
         return self.now() - self.rise_times.get(partition, self.start_time)
+
+
+def partition_ends(inputs: Inputs) -> dict[PartitionId, int]:
+    """Where the partitions of all streams end, as far as a look reached."""
+    return {(name, each): upto for name, own in inputs.items() for each, (_, upto) in own.offsets.items()}
 
 
 def display_key(level: Level) -> object:

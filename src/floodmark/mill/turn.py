@@ -5,7 +5,7 @@ A process function may return the end of the stream: then the output stops there
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 from floodmark.errors import FloodmarkError
 from floodmark.hwm import Json, Span
 from floodmark.logs import get_logger
-from floodmark.mill.brokers import VALUE, Cuttable
+from floodmark.mill.brokers import VALUE, Cuttable, Message
 from floodmark.mill.horizon import NOTHING, Level, count_skipped, level_to_json, past
-from floodmark.mill.inputs import TurnDetail
+from floodmark.mill.inputs import TurnDetail, with_mark_kept
 from floodmark.mill.join_tree import MARKER
 from floodmark.mill.pending import PendingInput, count_late, memory_of, without_streams
 from floodmark.mill.planning import Inputs, Planner, Turn
@@ -89,45 +89,59 @@ class MillStep(Step):
     run_state: RunState = field(kw_only=True)
 
     def run(self) -> Receipt:
-        """What the look has cached is for this turn alone."""
+        """What the look has cached is for this turn alone; what it found is looked at again if the turn fails."""
         try:
             return super().run()
+        except BaseException:
+            self.run_state.forget_look()
+            raise
         finally:
             self.run_state.cache.clear()
 
     def look(self, record: JobRecord) -> Outlook:
         """The spans of the next turn; none if nothing that the horizon waits for has risen since the last look.
 
-        A look that is too small to hold two different keys is taken again, twice as large.
+        A look that is too small is taken again, twice as large: one that holds no two different keys, or one behind
+        whose end there is what the horizon waits for.
         """
         state = self.run_state
         while True:
             outlook = look(self.work, record, replace(self.request, max_rows=state.limit), self.session)
             inputs = self.pending_inputs(record, outlook)
-            if inputs is None:
-                return replace(outlook, sights={})
-            if not state.is_worth_reading(record.number, state.whom_not_to_wait_for()):
-                return with_pending(outlook, state.waiting_sights())
+            if state.is_over or not state.is_worth_reading(record.number, state.whom_not_to_wait_for()):
+                if state.is_full(inputs) and self.is_more_behind(record, inputs):
+                    state.widen(inputs)
+                    continue
+                return replace(outlook, sights={}) if state.is_over else with_pending(outlook, state.waiting_sights())
             turn = self.plan_turn(inputs)
             state.note_turn(record.number, turn)
             if turn.moves or not state.widen(inputs):
                 return with_pending(outlook, self.sights(turn, outlook) if turn.moves else state.waiting_sights())
 
-    def pending_inputs(self, record: JobRecord, outlook: Outlook) -> dict[str, PendingInput] | None:
-        """What lies behind every mark; None if the mill has come to its end and nothing was added since."""
+    def is_more_behind(self, record: JobRecord, inputs: Inputs) -> bool:
+        """Whether a look without bounds finds what this one lacks: elements that would be worth reading."""
+        outlook = look(self.work, record, replace(self.request, max_rows=None), self.session)
+        spans = {name: outlook.sights[name].span for name in inputs}
+        whole = {name: replace(each, span=spans[name]) for name, each in inputs.items()}
+        if self.run_state.is_over:
+            return any(pending.has_risen for pending in whole.values())
+        return self.run_state.are_waited_for(whole)
+
+    def pending_inputs(self, record: JobRecord, outlook: Outlook) -> dict[str, PendingInput]:
+        """What lies behind every mark; the mill is over if it has come to its end and nothing was added since."""
         state, streams = self.run_state, self.planner.streams
         memories = {name: memory_of(record, name).in_terms_of(stream.expressions) for name, stream in streams.items()}
         spans = {name: outlook.sights[name].span for name in streams}
         behind = {name: PendingInput(stream, spans[name], memories[name]) for name, stream in streams.items()}
-        inputs = {name: each.reaching_what_was_seen() for name, each in behind.items()}
+        seen = state.windows.seen_upto if state.windows is not None else {}
+        inputs = {name: each.reaching_what_was_seen(seen.get(name)) for name, each in behind.items()}
         state.note_offsets(inputs)
         not_waited_for = state.whom_not_to_wait_for()
         inputs = {name: replace(each, not_waited_for=not_waited_for) for name, each in inputs.items()}
-        if not memories[self.planner.root.name].has_stopped:
+        has_stopped = memories[self.planner.root.name].has_stopped
+        state.is_over = has_stopped and not any(pending.has_risen for pending in inputs.values())
+        if not has_stopped or state.is_over:
             return inputs
-        state.is_over = not any(pending.has_risen for pending in inputs.values())
-        if state.is_over:
-            return None
         return {name: replace(each, memory=each.memory.for_next_run()) for name, each in inputs.items()}
 
     def plan_turn(self, inputs: Inputs) -> Turn:
@@ -138,10 +152,20 @@ class MillStep(Step):
             windows.begin_at({partition: first for partition, (first, _) in own.offsets.items()})
             below, results = self.planner.level_to_ask(inputs, scans), scans.get(own.stream.name, {})
             windows.known_ends = {number for number, result in results.items() if result.end is not None}
+            if self.planner.root.branches:
+                windows.note_seen({name: pending.offsets for name, pending in inputs.items()})
             if self.planner.root.branches or windows.lack_any(own.unread_ends(results)):
-                windows.take(own.elements_from(dict(windows.taken_upto), self.session(), results, below))
+                windows.take(self.elements_to_ask_about(own, results, below))
             windows.poll()
         return self.planner.plan(inputs, scans, windows)
+
+    def elements_to_ask_about(
+        self, own: PendingInput, results: Mapping[int, ScanResult], below: Level
+    ) -> Iterable[Message]:
+        """Elements of the master that a window function was not asked about, below a level."""
+        windows = self.run_state.windows
+        asked = dict(windows.taken_upto) if windows is not None else {}
+        return own.elements_from(asked, self.session(), results, below)
 
     def scan_all(self, inputs: Inputs) -> dict[str, dict[int, ScanResult]]:
         """The keys and ends of every stream that has any, all of them at once."""
@@ -320,7 +344,7 @@ def _with_old_mark(planner: Planner, name: str, span: Span) -> Span:
     """Another stream keeps its mark: what of it is still needed was planned for more than is given out now."""
     source = planner.streams[name].inlet.source
     if not isinstance(source, Cuttable):
-        return replace(span, upto=span.after or span.upto.reset())
+        return with_mark_kept(span)
     offsets = source.offsets(span)
     reads, passes = {n: upto for n, (_, upto) in offsets.items()}, {n: first for n, (first, _) in offsets.items()}
     return source.cut(span, reads=reads, passes=passes)
@@ -331,7 +355,7 @@ def _cut_master(planner: Planner, span: Span, end: ReturnedEnd) -> Span:
     stream = planner.streams[planner.root.name]
     source, turn = stream.inlet.source, TurnDetail.of(span)
     if not isinstance(source, Cuttable):
-        return span
+        return turn.added_to(with_mark_kept(span))
     offsets = source.offsets(span)
     passes = {number: first for number, (first, _) in offsets.items()}
     if turn.windows is not None:
@@ -358,4 +382,6 @@ def _done(planner: Planner, span: Span, end: ReturnedEnd) -> Level:
 def _has_rest(planner: Planner, span: Span, end: ReturnedEnd) -> bool:
     """Whether elements that were read stand behind the end; with several partitions that is assumed."""
     offsets = planner.streams[planner.root.name].offsets(span)
-    return any(upto > (end.next if n == end.partition else first) for n, (first, upto) in offsets.items())
+    return not offsets or any(
+        upto > (end.next if n == end.partition else first) for n, (first, upto) in offsets.items()
+    )

@@ -54,6 +54,9 @@ class TimedWindows:
     ends: dict[int, int] = field(default_factory=dict)
     known_ends: set[int] = field(default_factory=set)
     """By partition, the end messages that were met as they arrived; and the partitions whose end a look has met."""
+    seen_upto: dict[str, dict[int, int]] = field(default_factory=dict)
+    """By stream and partition, how far the looks reached by which joined windows were cut: what is in a window has all
+    its partners before these offsets."""
     lock: threading.RLock = field(default_factory=threading.RLock, repr=False)
 
     def __post_init__(self) -> None:
@@ -72,7 +75,11 @@ class TimedWindows:
     def forget(self) -> None:
         """Every element is to be asked about anew."""
         with self.lock:
-            self.taken_upto, self.windows, self.last_key, self.ends = {}, [], None, {}
+            self.taken_upto, self.windows, self.last_key, self.ends, self.seen_upto = {}, [], None, {}, {}
+
+    def note_seen(self, looked_at: Mapping[str, OffsetRanges]) -> None:
+        """A look reached this far, and windows are cut by it."""
+        self.seen_upto = {name: {n: upto for n, (_, upto) in own.items()} for name, own in looked_at.items()}
 
     def take(self, rows: Iterable[Message]) -> None:
         """New elements, each with partition, offset and text; none is asked about twice.

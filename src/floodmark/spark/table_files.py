@@ -159,12 +159,12 @@ class FileRows:
         return F.element_at(F.create_map(*(F.lit(each) for pair in values.items() for each in pair)), F.col(FILE))
 
     def _columns(self) -> Iterator[Column]:
-        """Those of the files, and the values of partitions: Delta writes both null and '' as one that is empty."""
+        """Those of the files, and the values of partitions; an empty one is NULL, unless it is of a text."""
         from pyspark.sql import functions as F
 
         for column in self.schema.fields:
             if column.name not in self._partitions:
                 yield F.col(quote(column.name))
             else:
-                value = F.nullif(self._fact(column.name), F.lit("")).try_cast(column.dataType)
+                value = self._fact(column.name).try_cast(column.dataType)
                 yield value.alias(column.name, metadata=column.metadata)

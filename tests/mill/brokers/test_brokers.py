@@ -17,8 +17,9 @@ from floodmark.errors import ConfigError
 from floodmark.mill import JoinWith, SourceMessageBroker, WaterMill, get_field, join_streams
 from floodmark.mill.brokers import elements_of
 from floodmark.sinks import Delta
+from floodmark.sources import Delta as DeltaSource
 from floodmark.testing import RowsSource
-from tests.mill.cases import Joined, L, R
+from tests.mill.cases import Joined, L, R, join_names
 from tests.tables import rows_of
 
 if TYPE_CHECKING:
@@ -123,3 +124,28 @@ def test_a_class_without_a_source_is_named() -> None:
         broker.outlet(Joined)
     with pytest.raises(ConfigError, match="ends='later'"):
         SourceMessageBroker({}, ends="later")  # type: ignore[arg-type]  # the fault
+
+
+@pytest.mark.spark
+def test_tables_that_go_on_are_joined_as_they_grow(spark: SparkSession, tmp_path: Path) -> None:
+    """Their marks stand still, before rows that are needed, and yet all of what was looked at is read."""
+    paths = {stream: str(tmp_path / stream.__name__) for stream in (L, R, Joined)}
+
+    def grow(*keys: int) -> None:
+        for stream in (L, R):
+            rows = [(key, f"{stream.__name__}{key}") for key in keys]
+            spark.createDataFrame(rows, "k long, name string").write.format("delta").mode("append").save(paths[stream])
+
+    broker = SourceMessageBroker(
+        {stream: DeltaSource(paths[stream], start=0) for stream in (L, R)},
+        {Joined: Delta(paths[Joined], name="joined")},
+        ends="never",
+    )
+    store = stores.open("sqlite:///marks.db", folder=tmp_path)
+    tree = join_streams(L, JoinWith(R, get_field("k"), get_field("k")))
+    grow(2, 1)
+    mill = WaterMill(broker, join_names, join_tree=tree, spark=spark, store=store, name="mill")
+    assert [mill.turn().status for _ in range(2)] == ["done", "nothing_new"]
+    grow(3)
+    mill.turn()
+    assert sorted((row.k, row.names) for row in rows_of(tmp_path / "Joined")) == [(1, ["R1"]), (2, ["R2"])]

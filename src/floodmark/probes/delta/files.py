@@ -41,6 +41,7 @@ FROM_DATABASES = frozenset({"isSigned", "isTimestampNTZ", "jdbcClientType", "log
 """What Spark notes of a column that it reads by JDBC, and nobody asks for in a table."""
 HARMLESS_NOTES = FROM_DATABASES | {"comment"}
 OWN_NOTES = "floodmark."
+HIVE_NULL = "__HIVE_DEFAULT_PARTITION__"
 PLAIN_NAME = re.compile(r"[A-Za-z0-9._=-]+")
 """Spark gives the name of any other file in another spelling."""
 
@@ -66,6 +67,8 @@ def files_at(where: str, version: int | None = None) -> FewFiles | None:
         return _files_of(table) if is_plain(table) else None
     except (DeltaError, OSError):
         return None  # Delta's reader has the words for it
+    except (OverflowError, ValueError):
+        return None  # Python has no dates before the year 1, nor behind 9999
 
 
 def files_of_changes(probe: DeltaProbe, first: int, last: int) -> FewFiles | None:
@@ -82,11 +85,31 @@ def files_of_changes(probe: DeltaProbe, first: int, last: int) -> FewFiles | Non
         return None
     if not probe.ask(is_plain) or any(each.alters and each.version > first for each in actions):
         return None
+    if has_own_moments(probe) or not has_columns_of_now(probe, last):
+        return None
     if not all(each.tells_changes for each in actions):
         return None
     moments = commit_moments(probe.local, first, last)
     files = tuple(file.at(moments[each.version]) for each in actions for file in each.changes)
     return FewFiles(probe.schema_json(), files) if are_few(files) else None
+
+
+def has_own_moments(probe: DeltaProbe) -> bool:
+    """Whether commits say themselves when they were made, whatever the times of their files are."""
+    return probe.properties().get("delta.enableInCommitTimestamps", "false").lower() == "true"
+
+
+def has_columns_of_now(probe: DeltaProbe, version: int) -> bool:
+    """Whether the columns of a version are those that the table has now; else Delta says which of them can be read."""
+    from deltalake import DeltaTable
+    from deltalake.exceptions import DeltaError
+
+    if version == probe.latest():
+        return True
+    try:
+        return DeltaTable(str(probe.local), version=version).schema().to_json() == probe.schema_json()
+    except (DeltaError, OSError):
+        return False
 
 
 def commit_moments(folder: Path, first: int, last: int) -> Mapping[int, int]:
@@ -155,11 +178,22 @@ def _inner_types(kind: Mapping[str, Any]) -> Iterator[object]:
     return (kind[name] for name in ("elementType", "keyType", "valueType") if name in kind)
 
 
+def may_be_empty(path: str, column: str, value: object) -> bool:
+    """Whether the value of a partition may be an empty text, which `deltalake` takes for NULL, and Delta's reader not.
+
+    Writers name the folder of NULL as Hive does.
+    """
+    return value is None and f"{column}={HIVE_NULL}" not in path
+
+
 def _files_of(table: DeltaTable) -> FewFiles | None:
     actions = as_arrow(table.get_add_actions(flatten=True))
     if actions.num_rows > MOST_FILES:
         return None
     parted = {name: f"partition.{name}" for name in table.metadata().partition_columns}
+    rows = actions.select(["path", "size_bytes", *parted.values()]).to_pylist()
+    if any(may_be_empty(row["path"], name, row[own]) for row in rows for name, own in parted.items()):
+        return None
     files = tuple(
         RowFile(
             path=row["path"],
@@ -167,6 +201,6 @@ def _files_of(table: DeltaTable) -> FewFiles | None:
             version=table.version(),
             size_bytes=row["size_bytes"],
         )
-        for row in actions.select(["path", "size_bytes", *parted.values()]).to_pylist()
+        for row in rows
     )
     return FewFiles(table.schema().to_json(), files) if are_few(files) else None
