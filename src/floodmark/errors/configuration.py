@@ -55,9 +55,9 @@ class ConfigError(FloodmarkError):
 class UnknownField(ConfigError):
     """A field nobody knows."""
 
-    def __init__(self, field: str, *, where: str, known: Sequence[str]) -> None:
+    def __init__(self, field: str, *, where: str, known: Sequence[str], place: str = "") -> None:
         near = nearest_names(field, known, likeness=0.5)
-        hint = did_you_mean(near) or "floodmark schema shows every field"
+        hint = place or did_you_mean(near) or "floodmark schema shows every field"
         super().__init__(f"unknown field '{field}' at {where}.", hint=hint)
         self.field, self.where, self.nearest = field, where, near[0] if near else None
 
@@ -65,9 +65,9 @@ class UnknownField(ConfigError):
 class FieldInvalid(ConfigError):
     """A field that is missing, or whose value does not fit; the value itself may be a secret and is not shown."""
 
-    def __init__(self, field: str, *, where: str, reason: str, hint: str = "") -> None:
+    def __init__(self, field: str, *, where: str, reason: str, hint: str = "", shown: str = "") -> None:
         hint = hint or "fix that line; floodmark schema shows every field"
-        super().__init__(f"{where}: {field} {reason}.", hint=hint)
+        super().__init__(f"{where}: {shown or field} {reason}.", hint=hint)
         self.field, self.where, self.reason = field, where, reason
 
 
