@@ -95,6 +95,15 @@ class ModuleNeedsSpark(ConfigError):
         """The modules that were being imported, one by another."""
 
 
+class NotJobs(ConfigError):
+    """A Python name that should give jobs, and gives something else."""
+
+    def __init__(self, name: str, *, kind: str) -> None:
+        hint = "give a floodmark.Job, a stream, a list of them, or a function for one"
+        super().__init__(f"{name} gives {kind}, and not jobs.", hint=hint)
+        self.name, self.kind = name, kind
+
+
 class ColumnUnmapped(ConfigError):
     """A column of a type that Spark cannot hold as it is: reading it would change values without a word."""
 
@@ -159,8 +168,9 @@ class UnknownKind(ConfigError):
 class RuleInvalid(ConfigError):
     """A quality rule that Spark cannot read: a column that is not there, or SQL that is none."""
 
-    def __init__(self, rule: str, *, reason: str) -> None:
-        super().__init__(f"rule '{rule}' cannot be judged: {reason}", hint="fix the rule; its SQL is Spark's dialect")
+    def __init__(self, rule: str, *, reason: str, hint: str = "") -> None:
+        said = f"rule '{rule}' cannot be judged: {reason.rstrip('.')}."
+        super().__init__(said, hint=hint or "fix the rule; its SQL is Spark's dialect")
         self.rule, self.reason = rule, reason
 
 
@@ -174,7 +184,9 @@ class JobNotFound(ConfigError):
             f" and {len(known) - SHOWN} more" if len(known) > SHOWN else ""
         )
         hint = f"{near} {listed}".strip() if known else "the project has no jobs: add one under `jobs:`"
-        super().__init__(f"no job '{job}'.", hint=hint)
+        tag = job.removeprefix("tag:")
+        said = f"no job '{job}'." if tag == job else f"no job has the tag '{tag}'."
+        super().__init__(said, hint=hint)
         self.job, self.known = job, tuple(known)
 
 

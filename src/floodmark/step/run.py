@@ -10,7 +10,6 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from floodmark.errors import (
-    ConfigError,
     DiskNotShared,
     FloodmarkError,
     LeaseHeld,
@@ -347,13 +346,7 @@ def set_mark(step: Step, text: str) -> HWM[Any]:
     """Put the mark of the job's one source to a value that its kind accepts."""
     with hold(step.store, step.job) as lease:
         record = step.read()
-        if len(record.marks) != 1:
-            raise ConfigError(
-                f"job '{record.job}' has {len(record.marks)} marks; `set` moves the one mark of a job that has run.",
-                hint=f"floodmark run --select {record.job} --from {text}",
-            )
-        [(source, mark)] = record.marks.items()
-        moved = mark.set_value(text)
+        source, moved = record.mark_moved_to(text)
         known, extras = record.extras.source(source), record.extras
         if known.pending:  # it was about the old mark
             extras = extras.with_source(source, replace(known, pending={}))
