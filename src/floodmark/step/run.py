@@ -26,6 +26,7 @@ from floodmark.errors.causes import Cause, cause_of, reason_of
 from floodmark.failpoints import half_way, reach
 from floodmark.hwm import HWM
 from floodmark.logs import get_logger
+from floodmark.patience import raise_interruption_behind
 from floodmark.phases import phase
 from floodmark.sinks.contract import Batch, Secluded, Sink, Transactional
 from floodmark.spark.faults import fault_in
@@ -296,6 +297,7 @@ class Step(Engine[Outlook]):
 
     def error_for(self, error: Exception, sink: str | None, intent: Intent, spark: SparkSession) -> FloodmarkError:
         """The error a person should see; the whole of it is in the debug log. No sink: before the first was written."""
+        raise_interruption_behind(error)
         if isinstance(error, FloodmarkError):
             return error
         log.debug("write failed" if sink else "read failed", job=self.job, sink=sink, exc_info=error)
