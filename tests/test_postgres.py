@@ -33,6 +33,29 @@ def test_a_url_that_cannot_be_read_is_not_quoted(url: str) -> None:
     assert caught.value.__cause__ is None
 
 
+@pytest.mark.parametrize("password", ["s3@cret", "s3/cret", "5432/s3@cret", "s3@c/ret#x", "s3@c?ret"])
+def test_a_password_that_ends_its_login_too_early_is_refused_unseen(password: str) -> None:
+    """libpq takes the rest of it for a host or a database, which every message shows."""
+    with pytest.raises(ConfigError) as caught:
+        Address.parse(f"postgresql://ann:{password}@db.example/shop")
+    assert "cret" not in str(caught.value)
+    assert "%40" in caught.value.hint
+
+
+@pytest.mark.parametrize(
+    ("url", "shown"),
+    [
+        ("postgresql://ann:s3%40c%2Fret@db.example/shop", "db.example:5432/shop"),
+        ("postgresql://ann:s3?c#ret@db.example/shop", "db.example:5432/shop"),
+        ("postgresql:///shop?host=/var/run&user=ann@example", "/var/run:5432/shop"),
+        ("host=db.example dbname=shop password='s3@cret'", "db.example:5432/shop"),
+    ],
+)
+def test_a_password_may_have_any_character_that_libpq_reads(url: str, shown: str) -> None:
+    """As `%40`, or as it is where nothing else can be meant."""
+    assert str(Address.parse(url)) == shown
+
+
 def test_what_a_url_leaves_out_comes_from_where_libpq_looks(monkeypatch: pytest.MonkeyPatch) -> None:
     """Spark's driver would not look there, and has to reach the same database."""
     monkeypatch.setenv("PGHOST", "db.example")

@@ -153,6 +153,17 @@ class Interrupted(KeyboardInterrupt):
         self.exit_code = SIGNALLED + number
 
 
+def raise_interruption_behind(error: BaseException) -> None:
+    """Raise the interruption that an error came of, if one did: what lets go of things on the way out may fail too."""
+    behind, seen = [error], set[int]()
+    while behind:
+        each = behind.pop()
+        if isinstance(each, KeyboardInterrupt):
+            raise each
+        seen.add(id(each))
+        behind += [near for near in (each.__cause__, each.__context__) if near is not None and id(near) not in seen]
+
+
 def interruption(number: int) -> Interrupted:
     """What a signal raises, once everybody who has to know of it was called."""
     for hook in INTERRUPTION_HOOKS:

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
 
 EXAMPLE = "postgresql://user:password@host:5432/database"
+ESCAPES = "in a password, write @ as %40, / as %2F, ? as %3F, # as %23, % as %25"
 SECRETS = ("password", "sslpassword", "passfile", "sslkey", "oauth_client_secret", "scram_client_key")
 VARIABLES = {
     "host": "PGHOST",
@@ -61,6 +62,7 @@ class Address:
     @classmethod
     def parse(cls, url: str, example: str = EXAMPLE) -> Address:
         """From a URL or `host=… dbname=…`. Raises ConfigError, without the text: it may hold a password."""
+        require_one_login(url)
         psycopg = driver()
         try:
             parts = psycopg.conninfo.conninfo_to_dict(url.removeprefix("jdbc:"))
@@ -115,6 +117,18 @@ class Address:
 
     def _setting(self, name: str) -> str | None:
         return self.parameters.get(name) or os.environ.get(VARIABLES[name])
+
+
+def require_one_login(url: str) -> None:
+    """Raises ConfigError for a URL in which an `@` or `/` of the password ends the login too early.
+
+    Whatever follows would be taken for the host or the database, and so be shown. Asks no driver.
+    """
+    rest = url.partition("://")[2]
+    login, _, place = rest.partition("@")
+    if "@" in (rest if "/" in login else place).partition("?")[0]:
+        said = "the url of the PostgreSQL database has an @ behind the login: the password seems to have an @ or a /."
+        raise ConfigError(said, hint=ESCAPES)
 
 
 def connect(
@@ -235,4 +249,4 @@ def driver() -> ModuleType:
 
 
 def _unreadable(example: str) -> ConfigError:
-    return ConfigError("the url of the PostgreSQL database cannot be read.", hint=f"write it like {example}")
+    return ConfigError("the url of the PostgreSQL database cannot be read.", hint=f"write it like {example}; {ESCAPES}")

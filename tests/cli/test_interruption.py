@@ -171,6 +171,15 @@ def test_ctrl_c_in_a_write_names_the_batch_and_the_next_run_finishes_it(tmp_path
 
 
 @pytest.mark.crash
+def test_the_second_sigterm_in_a_write_stops_at_once_with_its_own_code(tmp_path: Path) -> None:
+    """What the write lets go of on the way out may fail, as nobody may be there to ask: that is no failed sink."""
+    writing = Child(project(tmp_path, 0), "run", "--log-level", "error").reaches("writing")
+    code, out, err = writing.gets(signal.SIGTERM, signal.SIGTERM)
+    assert (code, out, open_batch(tmp_path)) == (143, "", 1)
+    assert [line.split(":")[0] for line in err.splitlines()] == ["Stopping", "Stopped"]
+
+
+@pytest.mark.crash
 def test_ctrl_c_while_spark_starts_names_the_batch_that_was_begun(tmp_path: Path) -> None:
     """The intent is durable by then: two seconds after the look, a JVM is on its way."""
     starting = Child(project(tmp_path, 0), "run", "--log-level", "error").reaches("looking")

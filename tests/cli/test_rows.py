@@ -91,6 +91,7 @@ def test_a_query_joins_tables_of_the_project(looking: Floodmark) -> None:
         (("show", "orders", "--at", "9"), "has no version 9; the newest is 1."),
         (("show", "orders.out", "--at", "1"), "Error: --at is a version of a Delta table."),
         (("show", "orders", "--where", "nope = 1"), "Error: there is no column 'nope'."),
+        (("query", "selct * from orders"), "near 'from'): something is missing here"),
         (("show", "orders", "--where", "true; drop table x"), "Error: the SQL is wrong"),
         (("query", "drop table orders"), "Error: the SQL has to be one SELECT."),
         (("query", "select 1 from nope"), "Error: no table 'nope'."),

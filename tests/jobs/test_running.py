@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 from dataclasses import dataclass, field
 
 import pytest
@@ -9,6 +10,7 @@ import pytest
 from floodmark.errors import ConfigError, LeaseHeld, SinkFailed, SourceRewritten
 from floodmark.jobs.job import Retries
 from floodmark.jobs.running import LookNotes, Loop, Outcome, Runner
+from floodmark.patience import Interrupted
 from floodmark.step.work import RunRequest
 from floodmark.stores.memory import MemoryMarkStore
 from tests.jobs.fakes import ScriptedJob, done, nothing_new
@@ -55,6 +57,21 @@ def test_a_job_runs_at_once_and_then_at_its_beat() -> None:
     loop = LoopUnderTest(Clock(ends=10))
     assert loop.go(ScriptedJob("orders", [nothing_new()], every="5s")) == 0
     assert loop.begun == [("orders", 0), ("orders", 5), ("orders", 10)]
+
+
+def wrapped_interruption() -> Exception:
+    """A signal, and an error that whoever it stopped made of it."""
+    error = SinkFailed("orders", sink="lake", reason="the connection is gone")
+    error.__cause__ = Interrupted(signal.SIGTERM)
+    return error
+
+
+def test_a_signal_is_no_failure_of_a_job() -> None:
+    """Whatever was made of it on the way: it is neither tried again nor counted, and the process ends."""
+    job = ScriptedJob("orders", [wrapped_interruption(), done()], retries=Retries(attempts=3))
+    with pytest.raises(Interrupted):
+        LoopUnderTest(Clock(ends=1)).go(job)
+    assert len(job.calls) == 1
 
 
 def test_the_option_goes_over_the_jobs_own_beat() -> None:

@@ -16,7 +16,7 @@ import yaml
 from deltalake import DeltaTable, write_deltalake
 
 import floodmark as fm
-from floodmark.hwm import VersionHWM
+from floodmark.hwm import FileListHWM, VersionHWM
 from floodmark.project import check
 from floodmark.project.backlog import rows_behind, sinks_behind
 from floodmark.project.check import CheckResult, JobCheck, exit_code
@@ -310,3 +310,15 @@ def test_a_reader_that_has_waited_for_half_of_that_is_warned(tmp_path: Path) -> 
     remarks = checked_delta(tmp_path, 0, **short)
     assert [rule for rule, _ in remarks] == ["", "FM505"]
     assert "what lies above version 0 has waited for 0 days" in remarks[1][1]
+
+
+def test_a_mark_of_files_is_their_number_and_not_their_paths(store: MarkStore, tmp_path: Path) -> None:
+    """A folder may have ten thousand of them."""
+    paths = [f"/in/{number}.jsonl" for number in range(1000)]
+    step = fm.Job("orders", fm.sources.Files(str(tmp_path)), [fm.sinks.Delta(str(tmp_path / "lake"))]).step(
+        never, store, RunRequest()
+    )
+    with hold(store, "orders") as lease:
+        record = JobRecord("orders", number=1, marks={"files": FileListHWM("in", paths)})
+        store.commit(record, expected=0, lease=lease.lease)
+    assert next(iter(JobCheck(step).results())).message == "at 1,000 files, the newest 999.jsonl"

@@ -12,6 +12,7 @@ import pytest
 
 from floodmark import stores
 from floodmark.errors import LeaseLost
+from floodmark.hwm import FileListHWM
 from floodmark.step.engine import Clock, Engine, OpenBatch, session_under
 from floodmark.stores.lease import HeldLease, hold, this_process
 from floodmark.stores.record import Intent, JobRecord, Receipt
@@ -176,6 +177,16 @@ def test_a_mark_is_shown_once_and_again_when_it_has_moved(store: MarkStore, capl
         levels.append([each.levelname for each in caplog.records if "using the mark" in each.getMessage()])
         caplog.clear()
     assert levels == [["INFO"], ["DEBUG"], ["DEBUG"], ["INFO"]]
+
+
+def test_a_list_of_files_is_logged_as_people_read_it(store: MarkStore, caplog: pytest.LogCaptureFixture) -> None:
+    """How many, and their names; the whole paths of six files were cut in the middle of one."""
+    engine = NotingEngine(store, no_session, [Rows(0)])
+    with caplog.at_level(logging.INFO):
+        engine.log_mark(
+            JobRecord("orders", number=1, marks={"files": FileListHWM("in", ["/in/a.jsonl", "/in/b.jsonl"])})
+        )
+    assert "2 files: a.jsonl, b.jsonl" in caplog.text
 
 
 def test_a_run_that_writes_keeps_its_log_and_one_that_only_looked_does_not(store: MarkStore) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import signal
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, cast
 
@@ -10,6 +11,7 @@ import pytest
 
 from floodmark.errors import ColumnMissing, FloodmarkError, SinkFailed, SourceUnreadable, TransformFailed
 from floodmark.errors.causes import Cause
+from floodmark.patience import Interrupted
 from floodmark.sinks.contract import Batch
 from floodmark.step.run import Step
 from floodmark.step.transform import Function, Identity, Transform
@@ -64,6 +66,25 @@ def test_the_whole_error_is_in_the_debug_log(sink: str | None, words: str, caplo
     with caplog.at_level(logging.DEBUG):
         step.error_for(ValueError("it broke"), sink, intent, cast("Any", None))
     assert words in caplog.text
+
+
+def interrupted_write() -> Exception:
+    """A signal stops a write, and what lets go of a lock on the way out finds no JVM any more."""
+    try:
+        try:
+            raise Interrupted(signal.SIGTERM)
+        finally:
+            raise OSError("Answer from Java side is empty")
+    except OSError as error:
+        return error
+
+
+def test_a_signal_goes_before_what_fails_on_the_way_out() -> None:
+    """Else the run says that a sink has failed, and ends with another code."""
+    step, intent = step_with(), cast("Intent", _NoSpool())
+    with pytest.raises(Interrupted) as stop:
+        step.error_for(interrupted_write(), "lake", intent, cast("Any", None))
+    assert stop.value.exit_code == 143
 
 
 @dataclass(frozen=True)

@@ -172,3 +172,11 @@ def test_a_local_disk_within_a_network_disk_is_taken(tmp_path: Path, monkeypatch
     monkeypatch.setattr("floodmark.machine.PROC", proc)
     store = SqliteMarkStore(tmp_path / "marks.db")
     assert store.take_lease("orders", ME, over=None) == store.lease("orders")
+
+
+def test_a_folder_is_refused_with_a_file_to_name_in_it(path: Path) -> None:
+    """SQLite says of it only that it cannot open a file."""
+    path.mkdir(parents=True)
+    with pytest.raises(StoreUnreachable) as stop:
+        save(SqliteMarkStore(path), record(1))
+    assert ("it is a folder" in stop.value.message, "marks.db/marks.db" in stop.value.hint) == (True, True)

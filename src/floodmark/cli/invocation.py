@@ -322,6 +322,8 @@ class Invocation:
         names = select if is_named else [job.name for job in self.selected(select, exclude)]
         jobs = self.tools.build_jobs(self.loaded_project(), self.site(console), names)
         if not jobs:
+            if self._unseen:
+                raise self._unseen[0].error
             raise ConfigError("the project has no jobs.", hint="add one under `jobs:`; floodmark init shows an example")
         self.job_names = tuple(job.name for job in jobs)
         return jobs

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import sys
 import traceback
 from collections.abc import Iterator
@@ -31,6 +32,9 @@ if TYPE_CHECKING:
 
 
 UsageError = typer.BadParameter.__base__ or typer.BadParameter  # typer gives it no public name of its own
+VALIDATOR = re.compile(r"Input should be ([^,]+)(?:, unable to .*)?")
+NUMBERS = {"a valid integer": "it has to be a whole number", "a valid number": "it has to be a number"}
+"""The words of pydantic, by which newer versions of typer read values."""
 USAGE = 2
 STDOUT, STDERR = 1, 2
 _document_streams: list[TextIO] = []
@@ -336,7 +340,8 @@ def _explain_usage(error: BaseException, invocation: Invocation) -> int:
         sys.stdout.write(str(error.format_message()) + "\n" if str(error) else "")  # type: ignore[attr-defined]
         return 0
     path = context.command_path if context else "floodmark"
-    print_failure(str(error.format_message()), f"{path} --help", invocation)  # type: ignore[attr-defined]
+    said = VALIDATOR.sub(lambda found: NUMBERS.get(found[1], f"it has to be {found[1]}"), str(error.format_message()))  # type: ignore[attr-defined]
+    print_failure(said, f"{path} --help", invocation)
     return USAGE
 
 

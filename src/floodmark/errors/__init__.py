@@ -6,6 +6,7 @@ FloodmarkError
 │   ├── FieldInvalid            a field that is missing, or whose value does not fit
 │   ├── VariableMissing         ${NAME} without a value
 │   ├── ModuleNeedsSpark        a user's module that cannot be imported without a session
+│   ├── NotJobs                 a Python name that gives something else than jobs
 │   ├── ColumnMissing           a sink is told to use a column that the rows do not have
 │   ├── ColumnReserved          a column of the user's with a name that belongs to Floodmark
 │   ├── ColumnUnfit             a column whose values a sink would change without a word
@@ -96,6 +97,7 @@ from floodmark.errors.configuration import (
     MarkInvalid,
     MarkKindMismatch,
     ModuleNeedsSpark,
+    NotJobs,
     RuleInvalid,
     RunNotFound,
     SignatureInvalid,
@@ -207,6 +209,7 @@ __all__ = [
     "MarkUnreadable",
     "ModuleNeedsSpark",
     "NoGoodRun",
+    "NotJobs",
     "NumbersDisagree",
     "Overtaken",
     "PublicationFailed",

@@ -55,9 +55,9 @@ class ConfigError(FloodmarkError):
 class UnknownField(ConfigError):
     """A field nobody knows."""
 
-    def __init__(self, field: str, *, where: str, known: Sequence[str]) -> None:
+    def __init__(self, field: str, *, where: str, known: Sequence[str], place: str = "") -> None:
         near = nearest_names(field, known, likeness=0.5)
-        hint = did_you_mean(near) or "floodmark schema shows every field"
+        hint = place or did_you_mean(near) or "floodmark schema shows every field"
         super().__init__(f"unknown field '{field}' at {where}.", hint=hint)
         self.field, self.where, self.nearest = field, where, near[0] if near else None
 
@@ -65,9 +65,9 @@ class UnknownField(ConfigError):
 class FieldInvalid(ConfigError):
     """A field that is missing, or whose value does not fit; the value itself may be a secret and is not shown."""
 
-    def __init__(self, field: str, *, where: str, reason: str, hint: str = "") -> None:
+    def __init__(self, field: str, *, where: str, reason: str, hint: str = "", shown: str = "") -> None:
         hint = hint or "fix that line; floodmark schema shows every field"
-        super().__init__(f"{where}: {field} {reason}.", hint=hint)
+        super().__init__(f"{where}: {shown or field} {reason}.", hint=hint)
         self.field, self.where, self.reason = field, where, reason
 
 
@@ -93,6 +93,15 @@ class ModuleNeedsSpark(ConfigError):
         )
         self.module, self.reason, self.imported = module, reason, tuple(imported)
         """The modules that were being imported, one by another."""
+
+
+class NotJobs(ConfigError):
+    """A Python name that should give jobs, and gives something else."""
+
+    def __init__(self, name: str, *, kind: str) -> None:
+        hint = "give a floodmark.Job, a stream, a list of them, or a function for one"
+        super().__init__(f"{name} gives {kind}, and not jobs.", hint=hint)
+        self.name, self.kind = name, kind
 
 
 class ColumnUnmapped(ConfigError):
@@ -159,8 +168,9 @@ class UnknownKind(ConfigError):
 class RuleInvalid(ConfigError):
     """A quality rule that Spark cannot read: a column that is not there, or SQL that is none."""
 
-    def __init__(self, rule: str, *, reason: str) -> None:
-        super().__init__(f"rule '{rule}' cannot be judged: {reason}", hint="fix the rule; its SQL is Spark's dialect")
+    def __init__(self, rule: str, *, reason: str, hint: str = "") -> None:
+        said = f"rule '{rule}' cannot be judged: {reason.rstrip('.')}."
+        super().__init__(said, hint=hint or "fix the rule; its SQL is Spark's dialect")
         self.rule, self.reason = rule, reason
 
 
@@ -174,7 +184,9 @@ class JobNotFound(ConfigError):
             f" and {len(known) - SHOWN} more" if len(known) > SHOWN else ""
         )
         hint = f"{near} {listed}".strip() if known else "the project has no jobs: add one under `jobs:`"
-        super().__init__(f"no job '{job}'.", hint=hint)
+        tag = job.removeprefix("tag:")
+        said = f"no job '{job}'." if tag == job else f"no job has the tag '{tag}'."
+        super().__init__(said, hint=hint)
         self.job, self.known = job, tuple(known)
 
 

@@ -29,12 +29,14 @@ class DeltaTableMissing(SourceUnreadable):
 class RecordMalformed(SourceUnreadable):
     """A record that cannot be parsed, and no dead letters to keep it in."""
 
-    def __init__(self, source: str, *, file: str, line: int | None, text: str) -> None:
+    def __init__(
+        self, source: str, *, file: str, line: int | None, text: str, reason: str = "", hint: str = ""
+    ) -> None:
         place = f"{file}, line {line}" if line else file
         super().__init__(
             source,
-            reason=f"malformed record in {place}: {text[:120]!r}",
-            hint="fix the record, or add `dead_letters: {path: …}` to the job to put such records aside",
+            reason=f"malformed record in {place}: {text[:120]!r}{f' ({reason})' if reason else ''}",
+            hint=hint or "fix the record, or add `dead_letters: {path: …}` to the job to put such records aside",
         )
         self.file, self.line, self.text = file, line, text
 

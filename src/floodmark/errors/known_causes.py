@@ -40,12 +40,12 @@ def words_with(words: str) -> Callable[..., str]:
 
 
 DRIVERS = {
-    "com.mysql.cj.jdbc.Driver": "com.mysql:mysql-connector-j:9.1.0",
-    "com.mysql.jdbc.Driver": "com.mysql:mysql-connector-j:9.1.0",
+    "com.mysql.cj.jdbc.Driver": "com.mysql:mysql-connector-j:9.3.0",
+    "com.mysql.jdbc.Driver": "com.mysql:mysql-connector-j:9.3.0",
     "org.mariadb.jdbc.Driver": "org.mariadb.jdbc:mariadb-java-client:3.5.3",
-    "oracle.jdbc.OracleDriver": "com.oracle.database.jdbc:ojdbc11:23.6.0.24.10",
-    "oracle.jdbc.driver.OracleDriver": "com.oracle.database.jdbc:ojdbc11:23.6.0.24.10",
-    "com.microsoft.sqlserver.jdbc.SQLServerDriver": "com.microsoft.sqlserver:mssql-jdbc:12.8.1.jre11",
+    "oracle.jdbc.OracleDriver": "com.oracle.database.jdbc:ojdbc11:23.8.0.25.04",
+    "oracle.jdbc.driver.OracleDriver": "com.oracle.database.jdbc:ojdbc11:23.8.0.25.04",
+    "com.microsoft.sqlserver.jdbc.SQLServerDriver": "com.microsoft.sqlserver:mssql-jdbc:12.10.0.jre11",
     "com.ibm.db2.jcc.DB2Driver": "com.ibm.db2:jcc:12.1.0.0",
     "org.h2.Driver": "com.h2database:h2:2.3.232",
     "net.snowflake.client.jdbc.SnowflakeDriver": "net.snowflake:snowflake-jdbc:3.20.0",
@@ -164,6 +164,20 @@ KNOWN = (
         lambda match, _text: f"{_folder(match)} may not be written or read by this user",
         lambda match: f"`ls -ld {_folder(match)}` shows who may; run as that user, or choose another folder",
         "disk",
+    ),
+    KnownCause(
+        r"\[FAILED_READ_FILE[^\]]*\][^\n]*reading file (?:file://)?(?P<path>\S+?)\.?\s[\s\S]*(?P<what>"
+        r"Unexpected end of input stream|incorrect header check|invalid (?:block|stored|distance|literal)[^\n]*|"
+        r"incorrect data check|CRC32? mismatch[^\n]*|not a gzip file|(?:corrupted|corrupt) [^\n]*)",
+        words_with("{path} is damaged, or no file of the kind that its name says ({what})"),
+        always("bring the file again, or move it out of the folder"),
+        "disk",
+    ),
+    KnownCause(
+        r"\[INVALID_IDENTIFIER\] The unquoted identifier (?P<name>[\s\S]*?) is invalid",
+        words_with("the name {name} stands without backquotes"),
+        words_with("write `{name}`; without them a name has only the letters a to z, digits and _"),
+        "values",
     ),
     KnownCause(
         r"\[UNRESOLVED_COLUMN[^\]]*\][^`]*`(?P<column>[^`]+(?:`\.`[^`]+)*)`[^\[\n]*(?:\[(?P<near>[^\]]*)\])?",

@@ -15,6 +15,7 @@ from floodmark.errors import ConfigError
 
 if TYPE_CHECKING:
     from sqlglot import Token, exp
+    from sqlglot.errors import SqlglotError
 
 MEBIBYTE = 2**20
 LARGEST_FILE = 64 * MEBIBYTE
@@ -91,6 +92,17 @@ def parse_statements(sql: str, *, read: str | None = "spark") -> list[exp.Expr]:
 def sql_tokens(sql: str, *, read: str | None = "spark") -> list[Token]:
     """As `sqlglot.tokenize`. Raises sqlglot's TokenError, or ParseError for a text that is too long."""
     return list(_tokens(sql, read))
+
+
+def parse_mistake(error: SqlglotError) -> str:
+    """What is wrong and where in the query; sqlglot's own text is coloured for a terminal, and names its classes."""
+    listed = getattr(error, "errors", None)
+    first = listed[0] if listed else {}
+    if not first:
+        return "the SQL cannot be parsed"
+    near = f"line {first.get('line')}, column {first.get('col')}, near '{first.get('highlight')}'"
+    said = str(first.get("description") or "it ends too early").rstrip(".")
+    return f"the SQL cannot be parsed ({near}): {'something is missing here' if '<class' in said else said}"
 
 
 def _parse(sql: str, read: str | None, into: type[exp.Expr] | None) -> list[exp.Expr | None]:

@@ -21,7 +21,7 @@ from floodmark.errors import (
 )
 from floodmark.hwm.parsing import seconds_in
 from floodmark.logs import get_logger
-from floodmark.patience import doubling_pause, stop_requested
+from floodmark.patience import doubling_pause, raise_interruption_behind, stop_requested
 from floodmark.step.engine import Clock
 from floodmark.step.listeners import tell
 from floodmark.step.work import RunRequest, display_marks
@@ -133,6 +133,7 @@ class Runner:
                 self.store.looked(job.name, clock.started)
             return Outcome(receipt)
         except Exception as error:
+            raise_interruption_behind(error)
             log.debug("run failed", job=job.name, exc_info=True)
             ended = Receipt(job.name, clock.run, "failed", clock.started, clock.elapsed(), error=str(error))
             is_store = isinstance(error, StoreUnreachable)  # asked again, it would be waited for again
@@ -367,6 +368,7 @@ def noting_failure(step: Step) -> Iterator[None]:
         try:
             yield
         except Exception as error:
+            raise_interruption_behind(error)
             note_failure(step, error, replace(clock, run=begun_run() or clock.run))  # the run that failed has a log
             raise
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from floodmark.errors import ConfigError, DeltaTableMissing, SourceUnreadable
 from floodmark.errors.configuration import did_you_mean, nearest_names
+from floodmark.inputs import parse_mistake
 from floodmark.locations import native_uri, quote
 
 if TYPE_CHECKING:
@@ -163,9 +164,8 @@ def parse_query(sql: str, dialect: str = "spark") -> exp.Query:
     try:
         trees = sqlglot.parse(sql, read=dialect)
     except sqlglot.errors.SqlglotError as error:
-        first = error.errors[0] if isinstance(error, sqlglot.errors.ParseError) and error.errors else {}
-        said = str(first.get("description") or "it cannot be parsed").rstrip(".")
-        raise ConfigError(f"the SQL is wrong: {said}.", hint="write one SELECT") from error
+        said = parse_mistake(error).replace("cannot be parsed", "is wrong", 1)
+        raise ConfigError(f"{said}.", hint="write one SELECT, in Spark's dialect") from error
     if len(trees) != 1 or not isinstance(trees[0], exp.Query):
         raise ConfigError("the SQL has to be one SELECT.", hint="nothing is changed by looking")
     return trees[0]

@@ -63,7 +63,7 @@ class JobCheck:
 
     def results(self) -> Iterator[CheckResult]:
         record = self.step.read()
-        mark = f"at {display_marks(record.marks)}" if record.marks else "none: the next run is the first one"
+        mark = f"at {mark_text(display_marks(record.marks))}" if record.marks else "none: the next run is the first one"
         yield CheckResult(self.step.work.name, "mark", mark)
         for source in self.step.work.sources:
             yield from self._part_results(f"source {source.name}", self._source_remarks(source, record))

@@ -78,7 +78,8 @@ def discover(where: str, folder: Path) -> Discovered:
         return _project(jobs, where, "KAFKA")
     if scheme not in ("", "file"):
         raise ConfigError(
-            f"{redact(where)} is nothing that can be looked into.", hint="postgresql://…, kafka://…, files"
+            f"{redact(where)} is no place that `init` can look into.",
+            hint="give postgresql://…, kafka://HOST:PORT/TOPIC, or a folder with files",
         )
     return _project(dict(_file_jobs(Path(where.removeprefix("file://")), folder)), where, None)
 

@@ -28,8 +28,10 @@ _SHORTEST_SECRET = 4  # replacing "1" or "no" wherever they stand would make eve
 def find_project(file: Path | None, start: Path) -> Path:
     """The file, if one is named; else floodmark.yaml in the start folder or the nearest folder above it."""
     if file is not None:
+        if file.is_dir() and (file / FILE_NAME).is_file():
+            file = file / FILE_NAME
         if not file.is_file():
-            raise ConfigError(f"there is no project file {file}.", hint="floodmark init DIR writes one")
+            raise ConfigError(f"there is no project file '{file}'.", hint="floodmark init DIR writes one")
         return file.absolute()
     for folder in (start, *start.parents):
         if (folder / FILE_NAME).is_file():
@@ -44,7 +46,8 @@ def read_document(file: Path, variables: Variables, *, target: str | None = None
     text = read_text(file, hint="--project FILE names one", largest=LARGEST_DOCUMENT)
     values, lines = parse(text, file.name)
     if not isinstance(values, dict):
-        raise ConfigError(f"{file.name}:1 has no fields.", hint="floodmark init writes an example")
+        hint = "put the jobs below `jobs:`" if isinstance(values, list) else "floodmark init writes an example"
+        raise ConfigError(f"{file.name}:1 has no fields.", hint=hint)
     document = Document(file, values, lines, variables, target)
     chosen_target(document)
     return document

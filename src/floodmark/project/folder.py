@@ -159,6 +159,9 @@ class _Gathering:
         self, jobs: list[Json] | dict[str, Json], part: Document, above: Place | None, defaults: Mapping[str, Json]
     ) -> None:
         """Add the jobs of one file; `above` is where they stand in it, None for a file that is one job."""
+        if above is not None and isinstance(jobs, dict) and _has_jobs_by_name(jobs):
+            self.wrong.append(_not_a_list(next(iter(jobs)), part.where(above)))
+            return
         if isinstance(jobs, dict) or above is None:
             self._add(jobs if isinstance(jobs, dict) else jobs[0], part, above or (), part.lines, defaults)
             return
@@ -212,10 +215,21 @@ class _Gathering:
         file = self.document.folder / str(gathering.expand(transform["file"], at))
         if not file.is_file():
             where = gathering.where(at)
-            raise FieldInvalid("transform.file", where=where, reason=f"names no file: {transform['file']}")
+            reason, hint = f"names no file: {transform['file']}", f"write {file}, or fix the path"
+            raise FieldInvalid("transform.file", where=where, reason=reason, hint=hint)
         inside: Place = (*place, "transform", "sql")
         self.homes[inside], self.lines[inside] = _relative_name(file, self.document.folder), 1
         return {**job, "transform": {**transform, "sql": read_text(file, hint="check `transform: {file: …}`")}}
+
+
+def _has_jobs_by_name(values: Mapping[str, Json]) -> bool:
+    """`jobs: {orders: {…}}`, as other tools have it; names of Python are one word each."""
+    return bool(values) and all(isinstance(each, dict) for each in values.values())
+
+
+def _not_a_list(name: str, where: str) -> FieldInvalid:
+    hint = f"write `- name: {name}` in place of `{name}:`, and indent the fields of the job as far as `name`"
+    return FieldInvalid("jobs", where=where, reason="has to be a list, in which each job has its name", hint=hint)
 
 
 def _relative_name(file: Path, folder: Path) -> str:

@@ -15,7 +15,7 @@ from typing import Any, TypeVar, cast
 from pydantic import PrivateAttr, create_model
 
 from floodmark import sinks, sources
-from floodmark.errors import ConfigError
+from floodmark.errors import ConfigError, NotJobs
 from floodmark.jobs.job import Job
 from floodmark.locations import absolute, load_name, missing_part
 from floodmark.medallion.dimensions import Members
@@ -98,6 +98,8 @@ class Unseen:
         missing = missing_part(self.name, document.folder)
         if missing is not None:
             return Finding("FM110", where, None, f"{self.name}: {missing}", "write it, or fix the name")
+        if isinstance(self.error, NotJobs):
+            return Finding("FM113", where, None, self.error.message, self.error.hint)
         said = f"could not look inside {self.name}: {self.error.message}"
         return Finding("FM112", where, None, said, self.error.hint)
 
@@ -144,8 +146,7 @@ def jobs_named(name: str, folder: Path) -> list[Job | StreamJob]:
     found: list[object] = list(value) if isinstance(value, Iterable) and several else [value]
     for each in found:
         if not isinstance(each, given):
-            said = f"{name} gives {type(each).__name__}, and not jobs."
-            raise ConfigError(said, hint="give a floodmark.Job, a stream, a list of them, or a function for one")
+            raise NotJobs(name, kind=type(each).__name__)
     return [StreamJob(each) if isinstance(each, KafkaStream) else each for each in found if isinstance(each, given)]
 
 

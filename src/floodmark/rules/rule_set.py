@@ -13,6 +13,7 @@ from hashlib import sha256
 from typing import TYPE_CHECKING, Any, Protocol
 
 from floodmark.errors import ConfigError, RuleInvalid, UnknownKind
+from floodmark.errors.causes import cause_of
 from floodmark.locations import quote
 from floodmark.rules.batches import Unique
 from floodmark.rules.contract import Action, Comparing, FromColumns, InSql, RowRule, Rule, Summing
@@ -149,7 +150,8 @@ def require_readable(rules: Sequence[Rule], rows: DataFrame) -> None:
             elif isinstance(rule, Summing):
                 rows.agg(rule.sums(EPOCH))
         except (AnalysisException, ParseException) as error:
-            raise RuleInvalid(rule.name, reason=str(error).strip().splitlines()[0]) from error
+            cause = cause_of(error)
+            raise RuleInvalid(rule.name, reason=cause.reason, hint=cause.hint) from error
 
 
 def _verdict(rule: Rule, place: int, sums: Mapping[str, Any]) -> Verdict:

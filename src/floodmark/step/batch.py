@@ -97,7 +97,8 @@ def read_span(work: Work, source: Source, intent: Intent, spark: SparkSession) -
         reason, schema = cause.reason.rstrip("."), getattr(source, "schema", None)
         if isinstance(schema, str) and is_unparsed(error):  # before the source is asked: it cannot read with it either
             reason = f"its schema {schema!r} is none that Spark knows"
-            raise SourceUnreadable(place, reason=reason, hint="write it as id long, name string") from error
+            hint = cause.hint or "write it as id long, name string"
+            raise SourceUnreadable(place, reason=reason, hint=hint) from error
         known = source_error(error, work, intent.spans, spark)
         raise known or SourceUnreadable(place, reason=reason, hint=cause.hint) from error
 
@@ -107,7 +108,7 @@ def is_unparsed(error: Exception) -> bool:
     from pyspark.errors import PySparkException
 
     condition = error.getCondition() if isinstance(error, PySparkException) else None
-    return (condition or "").startswith(("PARSE_", "UNSUPPORTED_DATATYPE"))
+    return (condition or "").startswith(("PARSE_", "UNSUPPORTED_DATATYPE", "INVALID_IDENTIFIER"))
 
 
 def transform_rows(

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
 from floodmark.failpoints import reach
 from floodmark.hwm import HWM
+from floodmark.hwm.mark import mark_text
 from floodmark.logs import get_logger
 from floodmark.phases import phase
 from floodmark.sources.contract import Session
@@ -33,8 +34,6 @@ if TYPE_CHECKING:
 
 
 log = get_logger(__name__)
-LONGEST_MARK_SHOWN = 200
-"""A mark may be a list of files; a line of a log shows how it begins."""
 
 
 class Look(Protocol):
@@ -215,7 +214,7 @@ class Engine(ABC, Generic[LookT]):
     def log_mark(self, record: JobRecord) -> None:
         """Which mark is used and where it came from: it is easy to use the wrong store, and this is how one sees it."""
         write = log.debug if record == self.last_seen.logged_record else log.info
-        mark, store = str(display_marks(record.marks))[:LONGEST_MARK_SHOWN], self.store
+        mark, store = mark_text(display_marks(record.marks)) if record.marks else None, self.store
         place = store.served_by(self.job) if isinstance(store, LevelledStore) else store.describe()
         write("using the mark", job=self.job, mark=mark, number=record.number, store=place)
         self.last_seen.logged_record = record

@@ -14,11 +14,10 @@ from itertools import pairwise
 from typing import TYPE_CHECKING, Literal
 
 from floodmark.errors import ConfigError
-from floodmark.inputs import parse_sql, sql_tokens
+from floodmark.inputs import parse_mistake, parse_sql, sql_tokens
 
 if TYPE_CHECKING:
     from sqlglot import Token, exp
-    from sqlglot.errors import SqlglotError
 
 
 Volatility = Literal["clock", "chance", "partition", "session", "order", "unknown"]
@@ -298,16 +297,6 @@ def parse(sql: str) -> exp.Expr:
     except SqlglotError as error:
         hint = "fix the SQL; it is Spark's dialect"
         raise ConfigError(f"{parse_mistake(error)}.", hint=hint) from error
-
-
-def parse_mistake(error: SqlglotError) -> str:
-    """What is wrong and where in the query; sqlglot's own text is coloured for a terminal."""
-    listed = getattr(error, "errors", None)
-    first = listed[0] if listed else {}
-    if not first:
-        return "the SQL cannot be parsed"
-    near = f"line {first.get('line')}, column {first.get('col')}, near '{first.get('highlight')}'"
-    return f"the SQL cannot be parsed ({near}): {first.get('description')}"
 
 
 def tokens_of(sql: str) -> list[Token]:

@@ -10,7 +10,6 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from floodmark.errors import (
-    ConfigError,
     DiskNotShared,
     FloodmarkError,
     LeaseHeld,
@@ -27,6 +26,7 @@ from floodmark.errors.causes import Cause, cause_of, reason_of
 from floodmark.failpoints import half_way, reach
 from floodmark.hwm import HWM
 from floodmark.logs import get_logger
+from floodmark.patience import raise_interruption_behind
 from floodmark.phases import phase
 from floodmark.sinks.contract import Batch, Secluded, Sink, Transactional
 from floodmark.spark.faults import fault_in
@@ -297,6 +297,7 @@ class Step(Engine[Outlook]):
 
     def error_for(self, error: Exception, sink: str | None, intent: Intent, spark: SparkSession) -> FloodmarkError:
         """The error a person should see; the whole of it is in the debug log. No sink: before the first was written."""
+        raise_interruption_behind(error)
         if isinstance(error, FloodmarkError):
             return error
         log.debug("write failed" if sink else "read failed", job=self.job, sink=sink, exc_info=error)
@@ -347,13 +348,7 @@ def set_mark(step: Step, text: str) -> HWM[Any]:
     """Put the mark of the job's one source to a value that its kind accepts."""
     with hold(step.store, step.job) as lease:
         record = step.read()
-        if len(record.marks) != 1:
-            raise ConfigError(
-                f"job '{record.job}' has {len(record.marks)} marks; `set` moves the one mark of a job that has run.",
-                hint=f"floodmark run --select {record.job} --from {text}",
-            )
-        [(source, mark)] = record.marks.items()
-        moved = mark.set_value(text)
+        source, moved = record.mark_moved_to(text)
         known, extras = record.extras.source(source), record.extras
         if known.pending:  # it was about the old mark
             extras = extras.with_source(source, replace(known, pending={}))

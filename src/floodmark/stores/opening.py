@@ -122,5 +122,17 @@ def _scheme(text: str) -> str:
     scheme = text.partition(":")[0]
     if scheme not in LOADERS:
         # the scheme alone is shown: the rest may hold a password
-        raise UnknownKind("store", scheme, known=sorted(LOADERS))
+        raise unknown_store(text)
     return scheme
+
+
+def unknown_store(text: str, where: str = "") -> UnknownKind:
+    """The error for a text whose kind nobody knows: of a path it shows all, of anything else, which may hold a
+    password, how it begins."""
+    kind = text.partition(":")[0]
+    error = UnknownKind("store", kind, known=sorted(LOADERS), where=where)
+    if kind == text and text.endswith((".db", ".sqlite", ".sqlite3")):
+        error.hint = f"write sqlite:///{text}"
+    elif kind == text and "/" in text:
+        error.hint = f"write sqlite:///{text.rstrip('/')}/marks.db, or file:{text} for a file for each job"
+    return error

@@ -7,6 +7,7 @@ from dataclasses import asdict, dataclass, field, fields, replace
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Literal
 
+from floodmark.errors import ConfigError
 from floodmark.formats import KEY, require_known
 from floodmark.hwm import HWM, Json, Span, deserialize, digest, signed_digest
 from floodmark.hwm.mark import short_mark
@@ -127,6 +128,17 @@ class JobRecord:
     def highest_number(self) -> int:
         """Of the open batch, if there is one."""
         return self.intent.number if self.intent else self.number
+
+    def mark_moved_to(self, text: str) -> tuple[str, HWM[Any]]:
+        """The source, and the mark that it would have. Raises ConfigError, or MarkInvalid for a wrong value."""
+        if not self.marks:
+            hint = f"floodmark run --select {self.job}; with `--from VALUE` it begins at a place that you know"
+            raise ConfigError(f"job '{self.job}' has no mark that could be moved: it has not run yet.", hint=hint)
+        if len(self.marks) > 1:
+            said = f"job '{self.job}' has {len(self.marks)} marks, and `set` moves the mark of a job that has one."
+            raise ConfigError(said, hint="`floodmark marks export`, change the file, `floodmark marks import`")
+        [(source, mark)] = self.marks.items()
+        return source, mark.set_value(text)
 
     def without_intent(self) -> JobRecord:
         return replace(self, intent=None)

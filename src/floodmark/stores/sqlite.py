@@ -146,7 +146,15 @@ class SqlitePages:
             with saying_after(SILENT_SECONDS, self._say_that_it_waits):
                 yield
         except (sqlite3.Error, OSError) as error:
-            raise StoreUnreachable(self.describe(), reason=f"{type(error).__name__}: {error}") from error
+            raise self._failure(error) from error
+
+    def _failure(self, error: Exception) -> StoreUnreachable:
+        reason, hint = f"{type(error).__name__}: {error}", ""
+        if self._path.is_dir():
+            reason, hint = "it is a folder", f"name a file in it: sqlite:///{self._path.name}/marks.db"
+        elif "file is not a database" in str(error):
+            hint = "name another file: this one is something else, and is left alone"
+        return StoreUnreachable(self.describe(), reason=reason, hint=hint)
 
     def _say_that_it_waits(self) -> None:
         log.warning("waiting for the store: another process may hold its lock", store=self.describe())

@@ -122,6 +122,29 @@ def test_several_mistakes_are_shown_at_once_and_counted(folder: Path, floodmark:
     )
 
 
+def test_a_field_at_the_wrong_depth_is_one_mistake(folder: Path, floodmark: Floodmark) -> None:
+    """It is not missing where it belongs as well: who moves it has fixed both."""
+    text = "jobs:\n- name: a\n  source:\n    type: files\n    path: in\n    sinks: [{type: delta, path: x}]\n"
+    (folder / "floodmark.yaml").write_text(text)
+    assert floodmark("run", tools=NO_SPARK).err.count("Error: ") == 1
+
+
+def test_a_folder_with_a_project_is_the_project(folder: Path, floodmark: Floodmark) -> None:
+    """`-p shop` means shop/floodmark.yaml."""
+    (folder / "shop").mkdir()
+    (folder / "shop" / "floodmark.yaml").write_text(project())
+    assert floodmark("lint", "-p", "shop").code == 0
+
+
+def test_a_mistake_in_a_file_of_one_job_names_the_job(folder: Path, floodmark: Floodmark) -> None:
+    """In such a file no job stands at position 1."""
+    (folder / "floodmark.yaml").write_text(project())
+    (folder / "jobs").mkdir()
+    (folder / "jobs" / "customers.yaml").write_text("source: {type: files, path: in}\n")
+    said = floodmark("run", tools=NO_SPARK)
+    assert "jobs/customers.yaml:1: job 'customers': sinks is missing" in said.err
+
+
 def test_only_what_is_wrong_with_a_selected_job_stops_it(folder: Path, floodmark: Floodmark) -> None:
     """A colleague's half-written job is no reason to stop the others."""
     other = project(more="transform: {sql: select nmae from source}")[6:].replace("orders", "other")

@@ -78,8 +78,9 @@ def test_what_fails_in_the_users_code_is_told_with_its_line(
             ["no driver", "jars.packages: com.oracle.database.jdbc"],
         ),
         ({"source": "{type: files, path: in, format: parquet, settle: 0s}"}, ["a.jsonl", "not a parquet file"]),
+        ({"more": "rules: [{check: nmae > 1, action: fail}]"}, ["rule 'nmae > 1'", "no column 'nmae'", "fix the name"]),
     ],
-    ids=["column", "function", "cast", "merge key", "closed folder", "s3", "driver", "format"],
+    ids=["column", "function", "cast", "merge key", "closed folder", "s3", "driver", "format", "rule"],
 )
 def test_what_fails_in_spark_is_told_in_words(
     folder: Path, floodmark: Floodmark, monkeypatch: pytest.MonkeyPatch, parts: dict[str, str], words: list[str]
@@ -91,6 +92,50 @@ def test_what_fails_in_spark_is_told_in_words(
     assert (said.code in (1, 2), [word for word in words if word not in said.err]) == (True, []), said.err
     assert (BEGINNINGS.findall(said.err), JAVA.findall(said.err)) == (["Error", "Try"], [])
     assert "Traceback" not in said.err
+
+
+@pytest.mark.usefixtures("spark")
+@pytest.mark.parametrize(
+    ("source", "stored", "words"),
+    [
+        (
+            '{type: files, path: in, format: csv, schema: "id long, name string", settle: 0s}',
+            b"id;name\n1;ada\n",
+            ["a header of 1 column", "the schema has 2", "sep: ';'"],
+        ),
+        (
+            '{type: files, path: in, format: csv, schema: "id long, name string", settle: 0s}',
+            b"id,nmae\n1,ada\n",
+            ["'id, nmae'", "the schema has id, name", "fix the names"],
+        ),
+        ('{type: files, path: in, schema: "id long", settle: 0s}', b'[{"id": 1},\n{"id": 2}]\n', ["format: json`"]),
+        ('{type: files, path: in, schema: "id long", settle: 0s}', b'{\n  "id": 1\n}\n', ["format: json`"]),
+        (
+            '{type: files, path: in, schema: "id long, name string", settle: 0s}',
+            b'{"id": "x1", "name": "ada"}\n',
+            ["line 1", "does not fit id:"],
+        ),
+    ],
+    ids=["width of a header", "names in a header", "a list", "an object on several lines", "a type"],
+)
+def test_a_file_of_another_form_is_named_with_what_reads_it(
+    folder: Path, floodmark: Floodmark, source: str, stored: bytes, words: list[str]
+) -> None:
+    """The file and its line, and the option or the field that has to change."""
+    write(folder, source=source)
+    (folder / "in" / "a.jsonl").write_bytes(stored)
+    said = floodmark("run")
+    assert (said.code, [word for word in ["a.jsonl", *words] if word not in said.err]) == (1, []), said.err
+    assert (BEGINNINGS.findall(said.err), JAVA.findall(said.err)) == (["Error", "Try"], [])
+
+
+@pytest.mark.usefixtures("spark")
+def test_a_damaged_file_is_named(folder: Path, floodmark: Floodmark) -> None:
+    """Spark says only that a stream has ended."""
+    write(folder)
+    (folder / "in" / "b.jsonl.gz").write_bytes(b"no gzip")
+    said = floodmark("run")
+    assert (said.code, "in/b.jsonl.gz is damaged" in said.err, "bring the file again" in said.err) == (1, True, True)
 
 
 def test_a_wrong_type_in_a_schema_is_a_mistake_of_the_source(spark: SparkSession, tmp_path: Path) -> None:

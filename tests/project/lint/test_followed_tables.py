@@ -48,3 +48,41 @@ def test_a_table_whose_feed_somebody_has_switched_on_can_be_followed(tmp_path: P
     write_deltalake(tmp_path / "lake/orders", rows, configuration=feed)
     report = linted(tmp_path, FOLLOWED % (MERGED, "changes: feed"))
     assert [each for each in report.findings if each.rule == "FM210"] == []
+
+
+CIRCLE = """\
+jobs:
+  - name: a
+    source: %s
+    sinks: [%s]
+  - name: b
+    source: %s
+    sinks: [%s]
+"""
+TABLE = "{type: delta, path: lake/%s}"
+FOLDER = "{type: files, path: out/%s}"
+TOPIC = "{type: kafka, bootstrap: h, topic: %s}"
+
+
+@pytest.mark.parametrize("place", [TABLE, FOLDER, TOPIC], ids=["table", "folder", "topic"])
+def test_a_job_that_reads_what_it_fills_is_found(tmp_path: Path, place: str) -> None:
+    """Each run would find the rows of the one before it as new, without an end."""
+    text = CIRCLE % (place % "x", place % "./x" if place != TOPIC else place % "x", place % "y", place % "z")
+    found = [each for each in linted(tmp_path, text).findings if each.rule == "FM211"]
+    assert [(each.job, each.where, each.severity) for each in found] == [("a", "floodmark.yaml:3", "warning")]
+
+
+def test_jobs_that_read_from_each_other_are_found(tmp_path: Path) -> None:
+    """The first run of each waits for the other's table, for ever."""
+    text = CIRCLE % (TABLE % "x", TABLE % "y", TABLE % "y", TABLE % "x")
+    found = [each for each in linted(tmp_path, text).findings if each.rule == "FM211"]
+    assert [(each.job, "through b" in each.message or "through a" in each.message) for each in found] == [
+        ("a", True),
+        ("b", True),
+    ]
+
+
+def test_jobs_in_a_row_are_no_circle(tmp_path: Path) -> None:
+    """Nor are two that fill one table."""
+    text = CIRCLE % (TABLE % "x", TABLE % "y", TABLE % "y", TABLE % "z")
+    assert [each for each in linted(tmp_path, text).findings if each.rule == "FM211"] == []

@@ -111,10 +111,18 @@ def set_(
     if not jobs and not select:
         raise UsageError("Missing argument 'VALUE'.", ctx=ctx)  # the one that is there is the job
     job = one_job(invocation, words(jobs, select), exclude)
+    _require_movable(invocation, job.name, value)
     if _confirm_change(invocation, job.name, f"set the mark of '{job.name}' to {value}", yes=yes, dry_run=dry_run):
         with showing(invocation), phase("fencing the sinks", job.name):
             mark = job.set_mark(value, invocation.session(), invocation.store())
         print_line(f"{job.name}: mark {mark_text(mark.show())}")
+
+
+def _require_movable(invocation: Invocation, job: str, value: str) -> None:
+    """Before anybody is asked: what they would agree to has to be possible."""
+    from floodmark.stores.record import JobRecord
+
+    (invocation.store().read(job) or JobRecord(job)).mark_moved_to(value)
 
 
 @app.command()

@@ -47,6 +47,11 @@ LOGIN_MODULES: Mapping[str, str] = {
 }
 
 
+BOOTSTRAP = "give it as host:port, several with commas between"
+PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
+"""What librdkafka and Java take in front of a broker."""
+
+
 @dataclass(frozen=True, repr=False)
 class KafkaOptions:
     """The brokers and every other option of a client: `security.protocol`, `sasl.*`, `ssl.*` and whatever there is.
@@ -61,7 +66,10 @@ class KafkaOptions:
 
     def __post_init__(self) -> None:
         if not self.servers:
-            raise ConfigError("bootstrap names no broker.", hint="give it as host:port, several with commas between")
+            raise ConfigError("bootstrap names no broker.", hint=BOOTSTRAP)
+        schemes = [each.strip().partition("://")[0] for each in self.servers.split(",") if "://" in each]
+        if unknown := [scheme for scheme in schemes if scheme.upper() not in PROTOCOLS]:
+            raise ConfigError(f"bootstrap begins with {unknown[0]}://, which is no part of a broker.", hint=BOOTSTRAP)
 
     @cached_property
     def _texts(self) -> dict[str, str]:

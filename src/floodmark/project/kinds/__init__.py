@@ -50,6 +50,14 @@ Columns = Annotated[
 ]
 
 
+class WrongValue(ValueError):
+    """A value that a model refuses, with the next step; the message does not repeat the value, which may be secret."""
+
+    def __init__(self, message: str, *, hint: str) -> None:
+        super().__init__(message)
+        self.hint = hint
+
+
 @dataclass(frozen=True)
 class Site:
     """Where things are built: the project's folder, and where a console sink prints its rows."""

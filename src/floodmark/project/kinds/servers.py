@@ -3,9 +3,11 @@
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Annotated, Literal
 
-from pydantic import BeforeValidator, Field, model_validator
+from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 
+from floodmark.errors import ConfigError
 from floodmark.locations import importable
+from floodmark.postgres import require_one_login
 from floodmark.probes.kafka.client import option_text
 from floodmark.project.kinds import (
     Columns,
@@ -17,6 +19,7 @@ from floodmark.project.kinds import (
     Site,
     SourceModel,
     Text,
+    WrongValue,
     timedelta_of,
 )
 from floodmark.project.kinds import Read as PlainRead
@@ -40,6 +43,17 @@ Offsets = Mapping[int, Annotated[int, Field(ge=0)]]
 
 VALUE_FORMS: Mapping[str, str] = {"json": "json", "text": "text:value"}
 """A topic that is read as text has the column `value`; written as text, it gets that column back."""
+
+
+def _with_one_login(url: str) -> str:
+    try:
+        require_one_login(url)
+    except ConfigError as error:
+        raise WrongValue(error.message, hint=error.hint) from None
+    return url
+
+
+PostgresUrl = Annotated[Text, AfterValidator(_with_one_login)]
 
 
 class CursorModel(Model):
@@ -119,7 +133,7 @@ class PostgresSource(TableOrQuery):
 
     type: Literal["postgres"]
     name: Name = "postgres"
-    url: Text = Field(repr=False)
+    url: PostgresUrl = Field(repr=False)
 
     def build(self, site: Site) -> "Source":
         from floodmark.sources import Postgres
@@ -179,7 +193,7 @@ class PostgresSink(SinkModel):
     """A table of PostgreSQL."""
 
     type: Literal["postgres"]
-    url: Text = Field(repr=False)
+    url: PostgresUrl = Field(repr=False)
     table: Text
     mode: Literal["append", "merge", "replace"] = "append"
     key: Columns = ()

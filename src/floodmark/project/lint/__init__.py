@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, TypeAlias
 
-from floodmark.errors import ConfigError, UnknownKind
+from floodmark.errors import ConfigError
 from floodmark.errors.known_causes import jdbc_hint
 from floodmark.jobs.job import as_transform
 from floodmark.locations import line_without_return, local_path, missing_part
@@ -26,6 +26,7 @@ from floodmark.project.kinds import (
 )
 from floodmark.project.kinds.medallion import DimensionMembers, FactSource
 from floodmark.project.kinds.servers import DecodedMessages, JdbcSource, KafkaSource
+from floodmark.project.lint.circles import Circles, circles
 from floodmark.project.lint.columns import (
     declared_schemas,
     row_columns,
@@ -53,7 +54,7 @@ from floodmark.spark.masters import master_mistake
 from floodmark.spark.session import full_names, is_local
 from floodmark.step.transform import Function, Identity, Sql
 from floodmark.step.work import why_spooled
-from floodmark.stores.opening import LOADERS
+from floodmark.stores.opening import LOADERS, unknown_store
 
 if TYPE_CHECKING:
     from floodmark.inputs.yaml import Place
@@ -81,8 +82,9 @@ def lint(document: Document, with_python: WithPython = lambda project: (project,
         project, unseen = with_python(project)
     except ConfigError as error:
         mistakes, unseen = [*mistakes, _mistake(error, document)], []
-    filled = tables_filled(project, Site(document.folder))
-    jobs = [JobLint(job, ("jobs", position), document, project, filled) for position, job in project.placed_jobs()]
+    site = Site(document.folder)
+    filled, around = tables_filled(project, site), circles(project, site)
+    jobs = [JobLint(job, ("jobs", at), document, project, filled, around) for at, job in project.placed_jobs()]
     findings = [*mistakes, *_store(document), *_master(project, document), *setup_finding(project, document)]
     findings += [*(each.finding(document) for each in unseen), *(each for job in jobs for each in job.findings())]
     findings = [replace(each, job=names.get(each.job or "", each.job)) for each in findings]
@@ -107,11 +109,8 @@ def _store(document: Document) -> Iterator[Finding]:
     """A kind of store that nobody knows; the rest of its text may hold a password, and is not shown."""
     store = store_settings(document).store
     for text in (store,) if isinstance(store, str) else store:
-        kind = text.partition(":")[0]
-        if kind not in LOADERS:
-            yield _mistake(
-                UnknownKind("store", kind, known=sorted(LOADERS), where=document.where(("store",))), document
-            )
+        if text.partition(":")[0] not in LOADERS:
+            yield _mistake(unknown_store(text, document.where(("store",))), document)
 
 
 def _master(project: Project, document: Document) -> Iterator[Finding]:
@@ -139,6 +138,7 @@ class JobLint:
     document: Document
     project: Project
     filled: Filled
+    circles: Circles
 
     @property
     def _site(self) -> Site:
@@ -180,10 +180,18 @@ class JobLint:
             yield from self._build_errors(source, ("source",))
             yield from lint_frozen(self.job, self.project, self._finding)
             yield from lint_followed(self.job, self.filled, self._site, self._finding)
+        yield from self._circle()
         yield from self._schemas()
         yield from self._driver()
         yield from lint_safety(self.job, self._finding)
         yield from lint_cursor(self.job, self._finding)
+
+    def _circle(self) -> Iterator[Finding]:
+        others = self.circles.get(self.job.name, ())[:-1]
+        if self.job.name in self.circles:
+            through = f", through {' and '.join(others)}" if others else ""
+            said = f"the job reads what it fills{through}: what one run writes, the next one finds as new rows"
+            yield self._finding(("source",), "FM211", said, "read from another place, or write to another one")
 
     def _schemas(self) -> Iterator[Finding]:
         """A wrong type, which Spark would find while it reads: by then it looks like a fault of the sink."""

@@ -31,6 +31,7 @@ SIMPLE_TYPES = frozenset(
 )
 SIZED_TYPES = frozenset(["decimal", "dec", "numeric", "char", "character", "varchar", "time", "geography", "geometry"])
 NESTED_TYPES = {"array": 1, "map": 2}
+PLAIN_NAME = re.compile(r"\w+", re.ASCII)
 BEHIND_TYPE = re.compile(r"\s+(?:not\s+null|comment\b|default\b|collate\b|generated\b)", re.IGNORECASE)
 ROW_FIELDS = ("key", "sequence", "by", "track", "untracked")
 LAYOUT_FIELDS = ("partition_by", "cluster_by", "zorder")
@@ -44,6 +45,8 @@ def schema_mistakes(ddl: str) -> Iterator[ColumnMistake]:
         return
     seen: set[str] = set()
     for name, kind in declared_fields(ddl):
+        if not PLAIN_NAME.fullmatch(name) and f"`{name}`" not in ddl:
+            yield ColumnMistake(f"column '{name}': Spark reads such a name in backquotes only", f"write `{name}`")
         wrong = type_mistake(kind) if kind else "it has no type"
         if wrong:
             yield ColumnMistake(f"column '{name}': {wrong}", _type_hint(name, kind))

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Protocol, TypeAlias
 
-from sqlglot import exp
+from sqlglot import TokenType, exp
 from sqlglot.errors import SqlglotError
 
 from floodmark.errors import ConfigError, SourceUnreadable
-from floodmark.inputs import parse_sql, sql_tokens
+from floodmark.inputs import parse_mistake, parse_sql, sql_tokens
 from floodmark.locations import local_path, path_in_marks
 from floodmark.probes.delta import DeltaProbe
 from floodmark.probes.tables.databases import KnownDatabase, database_behind
@@ -28,7 +28,7 @@ from floodmark.project.kinds.servers import (
 )
 from floodmark.project.lint.columns import row_columns
 from floodmark.project.lint.queries import is_unit, missing_column, query_mistakes, statements_of
-from floodmark.step.repeatable import parse_mistake, table_name, tables_read, volatile_calls
+from floodmark.step.repeatable import table_name, tables_read, volatile_calls
 
 if TYPE_CHECKING:
     from floodmark.inputs.yaml import Place
@@ -236,6 +236,7 @@ def lint_sql(
     if len(statements) != 1 or not isinstance(statements[0], exp.Query):
         yield finding("FM104", "the transform has to be one SELECT", f"write one query over {_name_list(sources)}")
         return
+    yield from _names_without_quotes(sql, finding)
     try:
         yield from [*_tables(statements[0], finding, sources), *_functions(sql, finding)]
         mistakes = query_mistakes(sql, columns)
@@ -253,7 +254,16 @@ def lint_expression(sql: str, finding: FindingInSql) -> Iterator[Finding]:
     except SqlglotError as error:
         yield finding("FM101", parse_mistake(error), "fix the SQL; it is Spark's dialect")
         return
+    yield from _names_without_quotes(sql, finding)
     yield from _functions(f"select {sql}", finding)
+
+
+def _names_without_quotes(sql: str, finding: FindingInSql) -> Iterator[Finding]:
+    """Names that sqlglot takes as they are, and Spark only in backquotes."""
+    for token in sql_tokens(sql):
+        if token.token_type is TokenType.VAR and not token.text.isascii():
+            said = f"the name {token.text} stands without backquotes"
+            yield finding("FM101", said, f"write `{token.text}`", token.line)
 
 
 def _tables(query: exp.Query, finding: FindingInSql, sources: Sequence[str]) -> Iterator[Finding]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from typing import TYPE_CHECKING
 from urllib.parse import unquote
@@ -13,17 +14,20 @@ from floodmark.spark.faults import fault_in
 from floodmark.spark.session import runs_here
 
 if TYPE_CHECKING:
-    from pyspark.sql import Column, DataFrame
+    from pyspark.sql import Column, DataFrame, Row
 
     from floodmark.sources.files.reading import FileReading
 
 
 CSV_HEADER = re.compile(
     r"(?:CSV header does not conform to the schema|Number of column in CSV header).*?"
-    r"Header(?: length)?: (?P<header>[^\n]*)\n.*?CSV file: (?P<file>[^\n]*)",
+    r"Header: (?P<header>[^\n]*)\n.*?Schema: (?P<schema>[^\n]*)\n.*?CSV file: (?P<file>[^\n]*)",
     re.DOTALL,
 )
-"""What Spark says of a header that it did not expect."""
+CSV_WIDTH = re.compile(
+    r"Header length: (?P<header>\d+), schema size: (?P<schema>\d+)\s*CSV file: (?P<file>[^\n]*)", re.DOTALL
+)
+"""What Spark says of a header that it did not expect, and of one that has more columns, or fewer."""
 NOT_THERE = re.compile(r"PATH_NOT_FOUND|FILE_NOT_EXIST|FileNotFoundException")
 """What it says of a file that the driver, or a task, did not find."""
 
@@ -102,14 +106,47 @@ def _text_lines(files: FileReading, paths: list[str]) -> DataFrame:
 def first_malformed(error: Exception, files: FileReading, *, source: str) -> RecordMalformed | None:
     """The first malformed record of these files, if that is what the error is about."""
     text = str(error)
-    header = CSV_HEADER.search(text)
+    header = CSV_HEADER.search(text) or CSV_WIDTH.search(text)
     if header:
-        file = unquote(header["file"]).removeprefix("file://")
-        return RecordMalformed(source, file=file, line=1, text=header["header"].strip())
+        return _header_unfit(header, source)
     if fault_in(error, "malformed") is None:
         return None
     first = files.dead().orderBy("file", "line").limit(1).collect()
-    return RecordMalformed(source, file=first[0].file, line=first[0].line, text=first[0].text) if first else None
+    return _malformed(first[0], files, source) if first else None
+
+
+def _header_unfit(header: re.Match[str], source: str) -> RecordMalformed:
+    """A header that is not the schema's."""
+    file, (found, declared) = unquote(header["file"]).removeprefix("file://"), (header["header"], header["schema"])
+    if header.re is CSV_WIDTH:
+        text, reason = f"a header of {found} column{'s' * (found != '1')}", f"the schema has {declared}"
+        hint = "fix the header or `schema:`; for columns between semicolons, `options: {sep: ';'}`"
+    else:
+        text, reason = found.strip(), f"the header, where the schema has {declared.strip()}"
+        hint = "fix the names, or their order, in the header or in `schema:`"
+    return RecordMalformed(source, file=file, line=1, text=text, reason=reason, hint=hint)
+
+
+def _malformed(first: Row, files: FileReading, source: str) -> RecordMalformed:
+    """The record, with what the format has to do with it where the text tells."""
+    text, hint = str(first.text), ""
+    if (files.format == "jsonl" and text.strip()[:1] == "[") or text.strip() == "{":
+        hint = "a file that is one JSON value, or a list of them, is `format: json`; jsonl has an object in each line"
+    elif (unfit := unfit_fields(text, str(first.reason))) != "":
+        hint = f"`schema:` does not fit {unfit}: fix the type or the record, or add `dead_letters: {{path: …}}`"
+    return RecordMalformed(source, file=first.file, line=first.line, text=text, hint=hint)
+
+
+def unfit_fields(text: str, reason: str) -> str:
+    """The fields of a JSON object of which nothing could be read; empty where that is not known."""
+    readable = reason.partition("readable part: ")[2]
+    try:
+        given, read = json.loads(text), json.loads(readable)
+    except ValueError:
+        return ""
+    if not isinstance(given, dict) or not isinstance(read, dict):
+        return ""
+    return ", ".join(name for name, value in given.items() if value is not None and name not in read)
 
 
 def first_unseen(error: Exception, files: FileReading, *, source: str) -> SourceUnreadable | None:
