@@ -223,5 +223,8 @@ def test_advice_that_is_the_same_for_many_subjects_stands_there_once() -> None:
     """Hundreds of jobs may have one trouble; the document for programs has every line."""
     found = [lost(f"job{number}", f"job{number}: `floodmark run --select job{number}`") for number in range(5)]
     report = Report(NOON, (*found, lost("orders", "orders: is its loop alive?")))
-    assert report.advice() == ["5 (job0, job1, job2, …): `floodmark run --select NAME`", "orders: is its loop alive?"]
+    assert report.advice() == [
+        "job0, job1, job2 and 2 more: `floodmark run --select NAME`",
+        "orders: is its loop alive?",
+    ]
     assert len(report.recommendations()) == 6

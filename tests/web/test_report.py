@@ -15,6 +15,8 @@ import pytest
 from deltalake import DeltaTable
 
 from floodmark.cli.app import run
+from floodmark.cli.invocation import Invocation
+from floodmark.cli.pages import snapshot_of
 from floodmark.jobs.workflow.memory import TaskOutcome, WorkflowState
 from floodmark.stores.record import Receipt, RestatedDates
 from floodmark.streams.elements import RecordId
@@ -24,6 +26,7 @@ from floodmark.web.rendering import (
     ago_text,
     dates_text,
     reason_for,
+    report_html,
     resources,
     seconds_text,
     short_text,
@@ -31,6 +34,7 @@ from floodmark.web.rendering import (
     task_gantt,
     tasks_without_bar,
 )
+from floodmark.web.snapshot import AsideView
 from tests.web.prepared import HOSTILE, insert_receipts, put_aside
 
 NOON = datetime(2026, 1, 1, 12, tzinfo=timezone.utc)
@@ -321,3 +325,21 @@ def test_a_table_is_as_ill_as_what_was_found_about_itself(shop: Path) -> None:
     [graph] = re.findall(r'<script type="application/json" id="graph">(.*?)</script>', make_report(shop))
     [node] = [node for node in json.loads(graph)["nodes"] if node["label"] == "lake/gold/revenue"]
     assert (node["status"], "it is empty" in node["notes"]) == ("CRITICAL", True)
+
+
+def test_what_needs_nobody_is_folded(shared_shop: Path) -> None:
+    """Among hundreds of jobs, those whose rows broke a rule or wait somewhere stand first."""
+    seen = snapshot_of(Invocation(project=shared_shop / "floodmark.yaml"))
+    broken, other, *_ = seen.jobs
+    sound = tuple(
+        replace(run, rules=tuple(replace(rule, failed=0) for rule in broken.runs[0].rules)) for run in other.runs
+    )
+    empty = AsideView(other.name, "quarantine", "lake/aside/silver")
+    page = report_html(replace(seen, jobs=(replace(other, runs=sound), broken), asides=(empty, *seen.asides)))
+    rules, aside = (page[page.index(f'id="{part}"') :].partition("</section>")[0] for part in ("rules", "aside"))
+    assert re.findall(r"<h3>(\w+)</h3>|<summary>(.*?)</summary>", rules) == [
+        ("orders_bronze", ""), ("", "1 job whose last batch broke no rule"), ("orders_silver", ""),
+    ]  # fmt: skip
+    assert re.findall(r"<h3>(.*?)</h3>|<summary>(.*?)</summary>", aside) == [
+        ("orders_bronze: quarantine", ""), ("orders_bronze: dead letters", ""), ("", "1 place where no row waits"),
+    ]  # fmt: skip

@@ -181,7 +181,8 @@ def table_count(table: TableWatch, facts: TableFacts, before: int | None) -> Fin
         return Finding("record_counts", table.name, status, message, details, "count", advice)  # type: ignore[arg-type]
 
     if not facts.exists:
-        return finding("CRITICAL", "there is no such table")
+        why = "there is no such table"
+        return Finding("record_counts", table.name, "CRITICAL", why, details, "count", _advice(table))
     if facts.rows is None:
         return finding("UNKNOWN", "its files do not tell how many rows they hold")
     if facts.rows == 0:

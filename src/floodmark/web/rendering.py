@@ -32,6 +32,7 @@ SHORTEST_BAR = 0.3
 STRIP_HEIGHT = 22
 STRIP_STEP = 6
 DATES_SHOWN = 31
+SHORTEST_PHASE = 0.05
 
 
 def report_html(snapshot: Snapshot, changes: Diff | None = None) -> str:
@@ -333,8 +334,9 @@ def reason_for(run: Receipt) -> str:
 
 
 def phases(durations: Mapping[str, float]) -> str:
-    """Where the time of a run went, the longest first."""
+    """Where the time of a run went, the longest first; what took no time that would be seen is left out."""
     ranked = sorted(durations.items(), key=lambda part: -part[1])
+    ranked = [part for part in ranked if part[1] >= SHORTEST_PHASE] or ranked[:1]
     return ", ".join(f"{name} {seconds_text(seconds)}" for name, seconds in ranked)
 
 

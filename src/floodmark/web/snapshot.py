@@ -71,6 +71,10 @@ class AsideView:
     samples: tuple[SetAsideRow, ...] = ()
     error: str | None = None
 
+    @property
+    def needs_somebody(self) -> bool:
+        return self.error is not None or self.open_rows > 0
+
 
 @dataclass(frozen=True)
 class JobView:
@@ -95,6 +99,11 @@ class JobView:
     def last_judged(self) -> Receipt | None:
         """The last batch that rules have judged."""
         return next((run for run in self.runs if run.status == "done" and run.rules), None)
+
+    @property
+    def broke_rules(self) -> bool:
+        """Whether that batch had rows which broke one."""
+        return self.last_judged is not None and any(rule.failed for rule in self.last_judged.rules)
 
     @property
     def has_history(self) -> bool:

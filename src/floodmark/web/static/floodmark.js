@@ -269,6 +269,7 @@
     return `${at.getUTCFullYear()}-${twoDigits(at.getUTCMonth() + 1)}-${twoDigits(at.getUTCDate())} ${twoDigits(at.getUTCHours())}:${twoDigits(at.getUTCMinutes())} UTC`;
   };
   const short = (number) => (number >= 1e9 ? `${+(number / 1e9).toFixed(1)}G` : number >= 1e6 ? `${+(number / 1e6).toFixed(1)}M` : number >= 1e4 ? `${+(number / 1e3).toFixed(1)}k` : String(+number.toFixed(2)));
+  const shown = (number) => number.toLocaleString("en", { maximumFractionDigits: number < 10 ? 2 : 1 });
   const ticks = [[86400 * 360, "{YYYY}"], [86400 * 28, "{MMM}"], [86400, "{MMM} {D}"], [3600, "{HH}:{mm}"], [60, "{HH}:{mm}"], [1, "{HH}:{mm}:{ss}"]];
 
   function plot(place, times, values) { // one number over runs: when the pointer is on a run, its time and value
@@ -277,7 +278,7 @@
     const said = html("span");
     caption.append(html("span", place.dataset.title), said);
     place.append(caption);
-    const say = (index) => { said.textContent = index === null ? `last ${values[values.length - 1].toLocaleString("en")}` : `${utc(times[index])}: ${values[index].toLocaleString("en")}`; };
+    const say = (index) => { said.textContent = index === null ? `last ${shown(values[values.length - 1])}` : `${utc(times[index])}: ${shown(values[index])}`; };
     const axis = { stroke: colour("--quiet"), font: "11px system-ui, sans-serif", grid: { stroke: colour("--line"), width: 1 }, ticks: { show: false } };
     const bars = place.dataset.kind === "bars";
     const line = { stroke: colour("--link"), width: bars ? 0 : 1.75, fill: bars ? colour("--link") : `${colour("--link")}1f`, points: { show: !bars && times.length <= 60, size: 5, fill: colour("--link") } };
