@@ -100,6 +100,25 @@ def test_the_report_fits_a_phone_in_the_dark(phone: Watched, report_url: str) ->
     assert phone.complaints == []
 
 
+LENGTHEN_NAMES = """() => [...document.querySelectorAll("td.name, td.mark")]
+  .forEach((each) => each.append("_timeline_of_all_task_runs"))"""
+CUT_TABLES = """() => [...document.querySelectorAll(".scroll")]
+  .filter((each) => each.scrollWidth > each.clientWidth).map((each) => each.textContent.slice(0, 40))"""
+
+
+@pytest.mark.parametrize("width", [390, 1280])
+def test_no_table_of_the_report_is_wider_than_its_place(browser: Browser, report_url: str, width: int) -> None:
+    """However long names are: the last column says which tables a run changed, and nobody scrolls to find it."""
+    context = browser.new_context(viewport={"width": width, "height": 800})
+    page = context.new_page()
+    page.goto(report_url)
+    page.evaluate("document.querySelectorAll('details').forEach((each) => { each.open = true })")
+    page.evaluate(LENGTHEN_NAMES)
+    cut = page.evaluate(CUT_TABLES)
+    context.close()
+    assert cut == []
+
+
 OVERLAPS = """() => [...document.querySelectorAll(".gantt")].flatMap(picture => {
   const texts = [...picture.querySelectorAll(".tick")];
   const boxes = texts.map(text => text.getBoundingClientRect()).filter(box => box.width);

@@ -19,12 +19,14 @@ from floodmark.cli.invocation import Invocation
 from floodmark.cli.pages import snapshot_of
 from floodmark.jobs.workflow.memory import TaskOutcome, WorkflowState
 from floodmark.stores.record import Receipt, RestatedDates
+from floodmark.stores.run_index import RunEnd
 from floodmark.streams.elements import RecordId
 from floodmark.streams.healer.dead_letters import DeadLetter, DeadLetters
 from floodmark.web.graph import layer_of
 from floodmark.web.rendering import (
     ago_text,
     dates_text,
+    mark_steps,
     reason_for,
     report_html,
     resources,
@@ -309,14 +311,20 @@ def test_how_long_ago_is_said_in_the_largest_unit_that_says_something(seconds: f
 
 def test_the_strip_of_a_job_is_as_high_as_its_rows_and_whole_where_a_run_failed() -> None:
     """The oldest on the left; looks that found nothing are left out."""
-    failed = Receipt("j", "", "failed", NOON)
-    done = [Receipt("j", "", "done", NOON, rows_read=rows) for rows in (50, 100)]
-    runs = [failed, Receipt("j", "", "nothing_new", NOON), *done]
-    strip = strip_of(runs)
+    done = [RunEnd("done", recovered=False, started=NOON, rows_read=rows) for rows in (50, 100)]
+    others = [RunEnd(status, recovered=False, started=NOON) for status in ("failed", "nothing_new")]
+    strip = strip_of([*others, *done])
     assert strip is not None
     drawn = [(bar.status, bar.left, bar.height) for bar in strip.bars]
     assert drawn == [("done", 0, 22), ("done", 6, 11), ("failed", 12, 22)]
     assert (strip.label, strip_of([])) == ("3 runs, 1 failed", None)
+
+
+def test_of_a_mark_with_parts_those_that_rose_are_named() -> None:
+    """The mark of a fact has a version for each of its inputs, and seldom do all rise."""
+    assert mark_steps({"usage": 0, "prices": 3}, {"usage": 2, "prices": 3}) == [("usage", "0", "2")]
+    assert mark_steps(None, {"0": 110}) == [("", "none", '{"0": 110}')]
+    assert mark_steps(["/in/a"], ["/in/a", "/in/b"]) == [("", "1 file", "2 files")]
 
 
 def test_a_table_is_as_ill_as_what_was_found_about_itself(shop: Path) -> None:
