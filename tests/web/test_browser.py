@@ -259,3 +259,25 @@ def test_a_graph_of_five_hundred_tables_begins_with_a_neighbourhood(watched: Wat
     watched.page.get_by_role("button", name="Show all 501").click()
     assert (first < 60, watched.page.locator(".graph .node").count()) == (True, 501)
     assert watched.complaints == []
+
+
+WIDE_LABELS = """() => [...document.querySelectorAll(".graph .node")].filter((node) => {
+  const box = node.querySelector(".box").getBBox();
+  return [...node.querySelectorAll("text")].some((text) => text.getBBox().x + text.getBBox().width > box.width);
+}).map((node) => node.textContent)"""
+
+
+def test_a_long_name_stays_within_its_box_in_the_graph(watched: Watched, tmp_path: Path) -> None:
+    """In wide letters and in narrow ones: the end of the name is what tells tables apart."""
+    sinks = [f"lake/{letter * 12}/{letter * 40}_{letter}" for letter in "Wi"]
+    jobs = "".join(
+        f"  - {{name: j{place}, source: {{type: files, path: in}}, sinks: [{{type: delta, path: {path}}}]}}\n"
+        for place, path in enumerate(sinks)
+    )
+    (tmp_path / "floodmark.yaml").write_text(f"store: memory\njobs:\n{jobs}")
+    path = tmp_path / "report.html"
+    assert run(["report", "--project", str(tmp_path / "floodmark.yaml"), "-o", str(path)]) == 0
+    watched.page.goto(path.as_uri())
+    assert watched.page.locator(".graph .node").count() == 3
+    assert watched.page.evaluate(WIDE_LABELS) == []
+    assert watched.page.locator(".graph .node", has_text="WWW_W").count() == 1

@@ -16,7 +16,14 @@
     return element;
   };
   const html = (name, text = "") => { const element = document.createElement(name); element.textContent = text; return element; };
-  const cut = (text, most) => (text.length <= most ? text : `…${text.slice(1 - most)}`);
+  const NAME = "600 13px system-ui, sans-serif", PLACE = "400 11px system-ui, sans-serif"; // as the style has them
+  const pen = document.createElement("canvas").getContext("2d");
+  const widthOf = (text, font) => { pen.font = font; return pen.measureText(text).width; };
+  const cut = (text, room, font) => { // its end, since that tells tables apart
+    let kept = text;
+    while (kept.length > 1 && widthOf(kept === text ? kept : `…${kept}`, font) > room) kept = kept.slice(1);
+    return kept === text ? text : `…${kept}`;
+  };
   const statusOf = (thing) => (thing.status || "none").toLowerCase();
   const parts = (label) => { // where it is, and its own name: lake/silver and orders, main.gold and revenue
     const at = Math.max(label.lastIndexOf("/"), label.includes("/") ? -1 : label.lastIndexOf("."));
@@ -176,7 +183,7 @@
 
     width(node) {
       const [where, name] = parts(node.label);
-      return Math.max(110, Math.min(260, 44 + 7.6 * name.length, 260), Math.min(260, 30 + 6.1 * where.length));
+      return Math.max(110, Math.min(260, Math.max(40 + widthOf(name, NAME), 28 + widthOf(where, PLACE))));
     }
 
     keepLayersApart(graph, nodes) { // a post between two layers: everything of the one stands before it, of the other behind
@@ -250,8 +257,8 @@
         make("title", {}, [said, ...node.notes, ...(node.jobs.length ? [`filled by ${node.jobs.join(", ")}`] : [])].join("\n")),
         make("rect", { class: "box", width, height: NODE_HEIGHT, rx: 7 }),
         make("rect", { class: "band", x: 0.5, y: 8, width: 3.5, height: NODE_HEIGHT - 16, rx: 1.75 }),
-        make("text", { class: "where", x: 13, y: 18 }, cut(where || node.layer, Math.floor((width - 24) / 5.7))),
-        make("text", { x: 13, y: 35 }, cut(name, Math.floor((width - 28) / 7))),
+        make("text", { class: "where", x: 13, y: 18 }, cut(where || node.layer, width - 24, PLACE)),
+        make("text", { x: 13, y: 35 }, cut(name, width - 36, NAME)),
         make("circle", { class: "dot", cx: width - 13, cy: NODE_HEIGHT / 2, r: 4 }),
       );
       group.addEventListener("click", () => this.choose(node.id));
