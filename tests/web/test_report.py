@@ -335,6 +335,14 @@ def test_a_table_is_as_ill_as_what_was_found_about_itself(shop: Path) -> None:
     assert (node["status"], "it is empty" in node["notes"]) == ("CRITICAL", True)
 
 
+def test_what_two_checks_found_in_the_same_words_is_noted_once(shop: Path) -> None:
+    """A table that is not there is neither fresh nor counted."""
+    shutil.rmtree(shop / "lake/gold/revenue")
+    [graph] = re.findall(r'<script type="application/json" id="graph">(.*?)</script>', make_report(shop))
+    [node] = [node for node in json.loads(graph)["nodes"] if node["label"] == "lake/gold/revenue"]
+    assert node["notes"] == ["there is no such table"]
+
+
 def test_what_needs_nobody_is_folded(shared_shop: Path) -> None:
     """Among hundreds of jobs, those whose rows broke a rule or wait somewhere stand first."""
     seen = snapshot_of(Invocation(project=shared_shop / "floodmark.yaml"))
