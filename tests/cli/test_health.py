@@ -226,12 +226,11 @@ def test_what_is_said_of_many_jobs_in_the_same_words_is_one_line(folder: Path, f
     (folder / "floodmark.yaml").write_text("store: memory\njobs:\n" + "".join(job.format(n) for n in range(200)))
     (folder / "in").mkdir()
     assert [re.split(r"  +", line) for line in floodmark("health", "--quiet").out.splitlines()[2:]] == [
-        ["CRITICAL", "data_freshness", "200 (t0, t1, t2, …)", "there is no such table"],
-        ["CRITICAL", "record_counts", "200 (t0, t1, t2, …)", "there is no such table"],
-        ["WARNING", "processing_offsets", "200 (j0, j1, j2, …)", "it has never run"],
-        ["Try: 200 (t0, t1, t2, …): run the job that fills it, and look at `floodmark runs` for why it did not"],
-        ["Try: 200 (t0, t1, t2, …): compare it with its source; `floodmark runs` shows what was written"],
-        ["Try: 200 (j0, j1, j2, …): `floodmark run --select NAME`"],
+        ["CRITICAL", "data_freshness", "t0, t1, t2 and 197 more", "there is no such table"],
+        ["CRITICAL", "record_counts", "t0, t1, t2 and 197 more", "there is no such table"],
+        ["WARNING", "processing_offsets", "j0, j1, j2 and 197 more", "it has never run"],
+        ["Try: t0, t1, t2 and 197 more: run the job that fills it, and look at `floodmark runs` for why it did not"],
+        ["Try: j0, j1, j2 and 197 more: `floodmark run --select NAME`"],
     ]
     document = json.loads(floodmark("health", "--quiet", "--json").out)
     assert len(document["checks"]["record_counts"]["subjects"]) == 200

@@ -14,6 +14,7 @@ import pytest
 from floodmark.cli.app import GLOBAL_OPTIONS, load_command, options_first
 from floodmark.project.python_jobs import SINKS, SOURCES
 from tests.docs.pages import PAGES, ROOT, Block, blocks
+from tests.proofs import KILLS, kills
 
 CALL = re.compile(r"^(?:\$ )?(?:[A-Z_]+=\S+ )*(?P<call>floodmark .+?)(?:\s+#.*)?$", re.MULTILINE)
 INLINE = re.compile(r"`(?P<call>floodmark [a-z][^`]*)`")
@@ -95,6 +96,13 @@ def cells(row: str) -> list[str]:
 def test_a_guarantee_names_the_tests_that_show_it(row: str, column: str, cell: str) -> None:
     """Cell by cell, since each is a promise of its own."""
     assert TEST.search(cell) or cell == "the same", f"{row}, {column}"
+
+
+def test_the_table_of_kills_is_made_of_the_tests_that_kill() -> None:
+    """Whoever adds a point to a test, or a test, finds here what the page has to say."""
+    begin, end = KILLS
+    text = (ROOT / "docs" / "guarantees.md").read_text(encoding="utf-8")
+    assert text.partition(f"{begin}\n")[2].partition(end)[0].splitlines() == kills()
 
 
 def test_every_source_and_sink_of_a_project_has_its_row_of_guarantees() -> None:

@@ -140,6 +140,24 @@ def test_a_sink_that_lost_batches_is_critical_with_both_numbers() -> None:
 
 
 @pytest.mark.parametrize(
+    ("failed", "refused", "message"),
+    [
+        (0, 0, "its last batch kept every row"),
+        (1200, 0, "its last batch wrote rows that broke there (1,200)"),
+        (3, 3, "3 rows refused and 0 dead of 100; broken: there (3)"),
+    ],
+)
+def test_quality_says_which_batch_it_is_about_and_how_many_rows_broke_a_rule(
+    failed: int, refused: int, message: str
+) -> None:
+    """Rows of earlier batches may still wait, so that all were kept would be too much to say."""
+    last = replace(DONE, rows_refused=refused, rows_read=100, rules=(RuleOutcome("there", "warn", failed, 100),))
+    found = quality(ORDERS, JobFacts(RECORD, (last,)))
+    assert found is not None
+    assert found.message == message
+
+
+@pytest.mark.parametrize(
     ("refused", "dead", "status", "score"), [(0, 0, "HEALTHY", 1.0), (3, 0, "WARNING", 0.97), (1, 1, "WARNING", 0.98)]
 )
 def test_quality_is_the_share_of_rows_that_were_kept(refused: int, dead: int, status: str, score: float) -> None:
@@ -223,5 +241,8 @@ def test_advice_that_is_the_same_for_many_subjects_stands_there_once() -> None:
     """Hundreds of jobs may have one trouble; the document for programs has every line."""
     found = [lost(f"job{number}", f"job{number}: `floodmark run --select job{number}`") for number in range(5)]
     report = Report(NOON, (*found, lost("orders", "orders: is its loop alive?")))
-    assert report.advice() == ["5 (job0, job1, job2, …): `floodmark run --select NAME`", "orders: is its loop alive?"]
+    assert report.advice() == [
+        "job0, job1, job2 and 2 more: `floodmark run --select NAME`",
+        "orders: is its loop alive?",
+    ]
     assert len(report.recommendations()) == 6

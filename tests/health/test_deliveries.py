@@ -81,6 +81,14 @@ def test_a_channel_hears_of_an_end_by_the_worst_that_it_heard() -> None:
     assert pager.heard == [("critical", "open"), ("critical", "resolved")]
 
 
+def test_a_trouble_that_swings_is_sent_once_as_the_worst_and_once_at_its_end() -> None:
+    """Nobody was told that it was less bad for a while, so that it is as bad again is no news."""
+    pager, memory = Pager(), HealthMemory()
+    for status in ("WARNING", "CRITICAL", "WARNING", "CRITICAL", "HEALTHY", "CRITICAL"):
+        memory = announce(report(status), memory, [Subscription(pager)])
+    assert pager.heard == [("warning", "open"), ("critical", "open"), ("critical", "resolved"), ("critical", "open")]
+
+
 def test_a_channel_that_is_new_hears_of_what_is_open() -> None:
     """Whoever joins knows nothing yet."""
     old, new = Pager("old"), Pager("new")

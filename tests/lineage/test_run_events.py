@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from openlineage.client.event_v2 import Job, OutputDataset, Run, RunEvent, RunState
+from openlineage.client.event_v2 import InputDataset, Job, OutputDataset, Run, RunEvent, RunState
 from openlineage.client.facet_v2 import (
     column_lineage_dataset,
     error_message_run,
@@ -72,6 +72,23 @@ def test_a_failed_run_is_told_with_its_error_and_without_a_secret(events: RunEve
     start, fail = told(path)
     assert (start["eventType"], fail["eventType"]) == ("START", "FAIL")
     assert fail["run"]["facets"]["errorMessage"]["message"] == "postgresql://me:***@host is away"
+
+
+@pytest.mark.parametrize(("place", "state"), [(0, RunState.START), (1, RunState.COMPLETE)])
+def test_the_begin_and_the_end_of_a_run_are_events_of_openlineages_own_model(
+    events: RunEvents, path: Path, place: int, state: RunState
+) -> None:
+    """Every field around the datasets, whose facets are held against the model one by one."""
+    events.began("orders", "abc123", NOON)
+    events.ended(DONE)
+    found = told(path)[place]
+    modelled = RunEvent(
+        eventTime=found["eventTime"], producer=found["producer"], run=Run(found["run"]["runId"]),
+        job=Job("prod", "orders"), eventType=state, inputs=[InputDataset("file", "/incoming")],
+        outputs=[OutputDataset("file", "/lake/orders")],
+    )  # fmt: skip
+    output = {name: value for name, value in found["outputs"][0].items() if name in ("namespace", "name")}
+    assert plain({**found, "outputs": [output]}) == plain(Serde.to_dict(modelled))
 
 
 def test_the_end_of_a_run_is_what_openlineages_own_model_makes_of_it(events: RunEvents, path: Path) -> None:

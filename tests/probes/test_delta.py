@@ -62,6 +62,32 @@ def test_a_refresh_sees_the_next_version(tmp_path: Path) -> None:
     assert (probe.latest(), probe.refresh(), probe.latest(), probe.rows()) == (0, True, 1, 6)
 
 
+def test_a_log_that_has_not_grown_is_not_read_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Pages over hundreds of tables look every few seconds, and reading one log takes milliseconds."""
+    probe = made(tmp_path)
+    with monkeypatch.context() as patched:
+        patched.setattr(DeltaTable, "update_incremental", _refuse)
+        assert (probe.refresh(), probe.latest()) == (True, 0)
+        write_deltalake(tmp_path, ROWS, mode="append")
+        with pytest.raises(SourceUnreadable):
+            probe.refresh()
+    assert (probe.refresh(), probe.latest()) == (True, 1)
+
+
+def _refuse(_table: DeltaTable) -> None:
+    raise OSError("the log was read")
+
+
+def test_a_commit_behind_a_missing_one_is_met(tmp_path: Path) -> None:
+    """The next commit alone does not tell whether the log has grown: one of a damaged log may be lost."""
+    probe = made(tmp_path)
+    for _ in range(2):
+        write_deltalake(tmp_path, ROWS, mode="append")
+    (tmp_path / "_delta_log" / f"{1:020}.json").unlink()
+    with pytest.raises(SourceUnreadable):
+        probe.refresh()
+
+
 def test_a_table_that_was_made_anew_is_seen_as_another_one(tmp_path: Path) -> None:
     """A handle that is only updated would go on showing the table that is gone."""
     probe = made(tmp_path / "t")

@@ -8,14 +8,18 @@ from collections.abc import Iterator
 from datetime import datetime, timezone
 from pathlib import Path
 
+import deltalake
+import pyarrow as pa
 import pytest
+from deltalake import write_deltalake
 
 import floodmark as fm
 from floodmark.errors import SinkBehind
 from floodmark.health.alerts import judge
 from floodmark.health.report import SinkUnseen
+from floodmark.health.tables import TableLooks
 from floodmark.patience import answers_in_time
-from floodmark.project.backlog import sinks_behind
+from floodmark.project.backlog import rows_behind, sinks_behind
 from floodmark.project.health import examine_project
 from floodmark.project.kinds import Site
 from floodmark.project.models import Project
@@ -100,3 +104,28 @@ def test_those_that_are_silent_do_not_keep_others_from_being_asked() -> None:
     """Their places are taken by the next ones."""
     questions = {"silent": lambda: time.sleep(5), "last": lambda: None}
     assert answers_in_time(questions, 0.2, at_once=1) == {"last": None}
+
+
+def test_a_look_opens_the_log_of_a_table_once_whoever_asks(
+    store: MemoryMarkStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The table is looked at, its ledger is compared, and the job that reads it is asked how far it is behind."""
+    table = {"type": "delta", "path": "lake", "name": "lake"}
+    filling = {"name": "orders", "source": {"type": "files", "path": "in"}, "sinks": [table]}
+    reading = {"name": "reader", "source": table, "sinks": [{"type": "console"}]}
+    project = Project.model_validate({"jobs": [filling, reading]})
+    write_deltalake(tmp_path / "lake", pa.table({"id": [1, 2, 3]}))
+    opened: list[str] = []
+
+    class Opened(deltalake.DeltaTable):
+        def __init__(self, place: str, **options: object) -> None:
+            opened.append(place)
+            super().__init__(place, **options)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(deltalake, "DeltaTable", Opened)
+    looks, site = TableLooks(), Site(tmp_path)
+    for _ in range(2):
+        report, _ = examine_project(project, site, store, datetime.now(timezone.utc), looks)
+        assert [each.subject for each in report.findings if "batch 2" in each.message] == ["job orders, sink lake"]
+        assert rows_behind(project.jobs, site, store, tables=looks) == {"reader": 3}
+    assert opened == [str(tmp_path / "lake")]

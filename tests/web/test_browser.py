@@ -100,6 +100,25 @@ def test_the_report_fits_a_phone_in_the_dark(phone: Watched, report_url: str) ->
     assert phone.complaints == []
 
 
+LENGTHEN_NAMES = """() => [...document.querySelectorAll("td.name, td.mark")]
+  .forEach((each) => each.append("_timeline_of_all_task_runs"))"""
+CUT_TABLES = """() => [...document.querySelectorAll(".scroll")]
+  .filter((each) => each.scrollWidth > each.clientWidth).map((each) => each.textContent.slice(0, 40))"""
+
+
+@pytest.mark.parametrize("width", [390, 1280])
+def test_no_table_of_the_report_is_wider_than_its_place(browser: Browser, report_url: str, width: int) -> None:
+    """However long names are: the last column says which tables a run changed, and nobody scrolls to find it."""
+    context = browser.new_context(viewport={"width": width, "height": 800})
+    page = context.new_page()
+    page.goto(report_url)
+    page.evaluate("document.querySelectorAll('details').forEach((each) => { each.open = true })")
+    page.evaluate(LENGTHEN_NAMES)
+    cut = page.evaluate(CUT_TABLES)
+    context.close()
+    assert cut == []
+
+
 OVERLAPS = """() => [...document.querySelectorAll(".gantt")].flatMap(picture => {
   const texts = [...picture.querySelectorAll(".tick")];
   const boxes = texts.map(text => text.getBoundingClientRect()).filter(box => box.width);
@@ -240,3 +259,25 @@ def test_a_graph_of_five_hundred_tables_begins_with_a_neighbourhood(watched: Wat
     watched.page.get_by_role("button", name="Show all 501").click()
     assert (first < 60, watched.page.locator(".graph .node").count()) == (True, 501)
     assert watched.complaints == []
+
+
+WIDE_LABELS = """() => [...document.querySelectorAll(".graph .node")].filter((node) => {
+  const box = node.querySelector(".box").getBBox();
+  return [...node.querySelectorAll("text")].some((text) => text.getBBox().x + text.getBBox().width > box.width);
+}).map((node) => node.textContent)"""
+
+
+def test_a_long_name_stays_within_its_box_in_the_graph(watched: Watched, tmp_path: Path) -> None:
+    """In wide letters and in narrow ones: the end of the name is what tells tables apart."""
+    sinks = [f"lake/{letter * 12}/{letter * 40}_{letter}" for letter in "Wi"]
+    jobs = "".join(
+        f"  - {{name: j{place}, source: {{type: files, path: in}}, sinks: [{{type: delta, path: {path}}}]}}\n"
+        for place, path in enumerate(sinks)
+    )
+    (tmp_path / "floodmark.yaml").write_text(f"store: memory\njobs:\n{jobs}")
+    path = tmp_path / "report.html"
+    assert run(["report", "--project", str(tmp_path / "floodmark.yaml"), "-o", str(path)]) == 0
+    watched.page.goto(path.as_uri())
+    assert watched.page.locator(".graph .node").count() == 3
+    assert watched.page.evaluate(WIDE_LABELS) == []
+    assert watched.page.locator(".graph .node", has_text="WWW_W").count() == 1

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
 
@@ -102,6 +103,12 @@ def add_runs(folder: Path, store: str) -> None:
     for receipt in receipts:
         opened.add_run(receipt)
     opened.close()
+
+
+def test_the_first_page_draws_the_last_runs_of_every_job(busy_site: Site) -> None:
+    """The newest runs of all jobs together would leave most of them without a bar."""
+    strips = re.findall(r'<svg class="strip" role="img" aria-label="([^"]*)"', busy_site.get("/").text)
+    assert strips == ["30 runs, 3 failed"] * JOBS
 
 
 def test_numbers_that_are_asked_for_again_are_counted_once(busy_site: Site) -> None:

@@ -15,15 +15,20 @@ import pytest
 from deltalake import DeltaTable
 
 from floodmark.cli.app import run
+from floodmark.cli.invocation import Invocation
+from floodmark.cli.pages import snapshot_of
 from floodmark.jobs.workflow.memory import TaskOutcome, WorkflowState
 from floodmark.stores.record import Receipt, RestatedDates
+from floodmark.stores.run_index import RunEnd
 from floodmark.streams.elements import RecordId
 from floodmark.streams.healer.dead_letters import DeadLetter, DeadLetters
 from floodmark.web.graph import layer_of
 from floodmark.web.rendering import (
     ago_text,
     dates_text,
+    mark_steps,
     reason_for,
+    report_html,
     resources,
     seconds_text,
     short_text,
@@ -31,6 +36,7 @@ from floodmark.web.rendering import (
     task_gantt,
     tasks_without_bar,
 )
+from floodmark.web.snapshot import AsideView
 from tests.web.prepared import HOSTILE, insert_receipts, put_aside
 
 NOON = datetime(2026, 1, 1, 12, tzinfo=timezone.utc)
@@ -305,14 +311,20 @@ def test_how_long_ago_is_said_in_the_largest_unit_that_says_something(seconds: f
 
 def test_the_strip_of_a_job_is_as_high_as_its_rows_and_whole_where_a_run_failed() -> None:
     """The oldest on the left; looks that found nothing are left out."""
-    failed = Receipt("j", "", "failed", NOON)
-    done = [Receipt("j", "", "done", NOON, rows_read=rows) for rows in (50, 100)]
-    runs = [failed, Receipt("j", "", "nothing_new", NOON), *done]
-    strip = strip_of(runs)
+    done = [RunEnd("done", recovered=False, started=NOON, rows_read=rows) for rows in (50, 100)]
+    others = [RunEnd(status, recovered=False, started=NOON) for status in ("failed", "nothing_new")]
+    strip = strip_of([*others, *done])
     assert strip is not None
     drawn = [(bar.status, bar.left, bar.height) for bar in strip.bars]
     assert drawn == [("done", 0, 22), ("done", 6, 11), ("failed", 12, 22)]
     assert (strip.label, strip_of([])) == ("3 runs, 1 failed", None)
+
+
+def test_of_a_mark_with_parts_those_that_rose_are_named() -> None:
+    """The mark of a fact has a version for each of its inputs, and seldom do all rise."""
+    assert mark_steps({"usage": 0, "prices": 3}, {"usage": 2, "prices": 3}) == [("usage", "0", "2")]
+    assert mark_steps(None, {"0": 110}) == [("", "none", '{"0": 110}')]
+    assert mark_steps(["/in/a"], ["/in/a", "/in/b"]) == [("", "1 file", "2 files")]
 
 
 def test_a_table_is_as_ill_as_what_was_found_about_itself(shop: Path) -> None:
@@ -321,3 +333,29 @@ def test_a_table_is_as_ill_as_what_was_found_about_itself(shop: Path) -> None:
     [graph] = re.findall(r'<script type="application/json" id="graph">(.*?)</script>', make_report(shop))
     [node] = [node for node in json.loads(graph)["nodes"] if node["label"] == "lake/gold/revenue"]
     assert (node["status"], "it is empty" in node["notes"]) == ("CRITICAL", True)
+
+
+def test_what_two_checks_found_in_the_same_words_is_noted_once(shop: Path) -> None:
+    """A table that is not there is neither fresh nor counted."""
+    shutil.rmtree(shop / "lake/gold/revenue")
+    [graph] = re.findall(r'<script type="application/json" id="graph">(.*?)</script>', make_report(shop))
+    [node] = [node for node in json.loads(graph)["nodes"] if node["label"] == "lake/gold/revenue"]
+    assert node["notes"] == ["there is no such table"]
+
+
+def test_what_needs_nobody_is_folded(shared_shop: Path) -> None:
+    """Among hundreds of jobs, those whose rows broke a rule or wait somewhere stand first."""
+    seen = snapshot_of(Invocation(project=shared_shop / "floodmark.yaml"))
+    broken, other, *_ = seen.jobs
+    sound = tuple(
+        replace(run, rules=tuple(replace(rule, failed=0) for rule in broken.runs[0].rules)) for run in other.runs
+    )
+    empty = AsideView(other.name, "quarantine", "lake/aside/silver")
+    page = report_html(replace(seen, jobs=(replace(other, runs=sound), broken), asides=(empty, *seen.asides)))
+    rules, aside = (page[page.index(f'id="{part}"') :].partition("</section>")[0] for part in ("rules", "aside"))
+    assert re.findall(r"<h3>(\w+)</h3>|<summary>(.*?)</summary>", rules) == [
+        ("orders_bronze", ""), ("", "1 job whose last batch broke no rule"), ("orders_silver", ""),
+    ]  # fmt: skip
+    assert re.findall(r"<h3>(.*?)</h3>|<summary>(.*?)</summary>", aside) == [
+        ("orders_bronze: quarantine", ""), ("orders_bronze: dead letters", ""), ("", "1 place where no row waits"),
+    ]  # fmt: skip

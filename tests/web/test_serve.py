@@ -11,6 +11,9 @@ from urllib.parse import quote, urlencode
 
 import pytest
 
+from floodmark import stores
+from floodmark.logs import get_logger
+from floodmark.stores.run_logs import begin_log, keeping_log
 from tests.web.conftest import TOKEN, Site, act_page, form_key, log_in, order, serving
 from tests.web.prepared import HOSTILE, put_aside
 
@@ -77,6 +80,23 @@ def test_a_dead_letter_of_ten_megabytes_is_cut_on_every_page(shop: Path) -> None
         pages = [served.get(path) for path in ("/aside", "/jobs/orders_bronze", "/", "/state")]
     assert [(page.status, len(page.text) < 100_000) for page in pages] == [(200, True)] * 4
     assert "… (10,000,000 characters)" in pages[0].text
+
+
+def test_a_long_log_ends_with_its_whole_last_line(shop: Path) -> None:
+    """It has the traceback, whose end is the user's own code; what came before is folded, not lost."""
+    frames = "\n".join(f"  File step{number}.py, line {number}" for number in range(200))
+    store = stores.open("sqlite:///state/marks.db", folder=shop)
+    with keeping_log(store, "orders_bronze", "run2orders_bronze"):
+        begin_log()
+        for number in range(400):
+            get_logger("test").info(f"look {number}")
+        get_logger("test").error("it failed", traceback=f"{frames}\nValueError: no column 'region'")
+    store.close()
+    with serving(shop) as served:
+        page = served.get("/runs/run2orders_bronze").text
+    folded = page[: page.index("</details>")]
+    assert ("102 earlier lines" in folded, "look 101" in page[len(folded) :]) == (True, True)
+    assert "step199.py, line 199\nValueError: no column &#39;region&#39;" in page[len(folded) :]
 
 
 def test_a_page_that_is_open_can_ask_whether_something_has_changed(shop: Path) -> None:

@@ -72,11 +72,13 @@ def health(
 def metrics_text(invocation: Invocation, tables: TableLooks | None = None) -> str:
     """The numbers, for a collector of text files, a job that pushes them, or a page that is scraped."""
     from floodmark.health.metrics import exposition, metrics
+    from floodmark.health.tables import TableLooks
     from floodmark.project.backlog import rows_behind
     from floodmark.project.health import watch_of
 
     project, site, store = invocation.loaded_project(), invocation.site(), invocation.store()
-    behind = rows_behind(project.jobs, site, store)
+    tables = tables or TableLooks()
+    behind = rows_behind(project.jobs, site, store, tables=tables)
     return exposition(metrics(watch_of(project, site), store, datetime.now(timezone.utc), behind, tables))
 
 

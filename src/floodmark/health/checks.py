@@ -276,14 +276,21 @@ def quality(job: JobWatch, facts: JobFacts) -> Finding | None:
         "rows_dead": last.rows_dead,
     }
     details |= {"score": round(kept if last.score is None else last.score, 4), "failed_by_rule": failed}
-    broken = [name for name, count in failed.items() if count]
-    if not bad and not broken:
-        return Finding("data_quality", job.name, "HEALTHY", "every row was kept", details, "quality")
-    message = f"{last.rows_refused} rows refused and {last.rows_dead} dead of {last.rows_read}"
-    message += f"; broken: {', '.join(broken)}" if broken else ""
+    if not bad and not any(failed.values()):
+        return Finding("data_quality", job.name, "HEALTHY", "its last batch kept every row", details, "quality")
+    message = _quality_message(last)
     advice = _quality_advice(job, last)
     kind = "dead_letters" if last.rows_dead else "quality"
     return Finding("data_quality", job.name, "WARNING", message, details, kind, advice)
+
+
+def _quality_message(last: Receipt) -> str:
+    """How many rows were lost to the sinks, and which rules how many broke."""
+    broken = ", ".join(f"{rule.name} ({rule.failed:,})" for rule in last.rules if rule.failed)
+    if not (last.rows_refused + last.rows_dead):
+        return f"its last batch wrote rows that broke {broken}"
+    message = f"{last.rows_refused} rows refused and {last.rows_dead} dead of {last.rows_read}"
+    return f"{message}; broken: {broken}" if broken else message
 
 
 def _quality_advice(job: JobWatch, last: Receipt) -> str:

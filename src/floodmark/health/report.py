@@ -180,7 +180,6 @@ def advice_lines(findings: Sequence[Finding]) -> list[str]:
 
 
 def subjects_text(names: Sequence[str]) -> str:
-    """Names, or how many they are and some of them."""
-    if len(names) == 1:
-        return names[0]
-    return f"{len(names):,} ({', '.join(names[:SUBJECTS_NAMED])}{', …' if len(names) > SUBJECTS_NAMED else ''})"
+    """Names; of many, the first and how many more there are."""
+    rest = len(names) - SUBJECTS_NAMED
+    return ", ".join(names[:SUBJECTS_NAMED]) + (f" and {rest:,} more" if rest > 0 else "")

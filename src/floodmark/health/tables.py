@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timezone
 from threading import Lock
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 from floodmark.errors import SourceUnreadable
 from floodmark.health.report import HOUR, Check, Finding, Status, TableWatch
@@ -37,6 +37,17 @@ class TableFacts:
     files: int = 0
     bytes: int = 0
     error: str | None = None
+
+
+@runtime_checkable
+class LogReader(Protocol):
+    """What asks the logs of Delta tables: the source of a job, or a sink's target."""
+
+    def log_places(self) -> Sequence[str]:
+        """Where the tables lie, as far as that is known without Spark."""
+
+    def ask_through(self, probes: Mapping[str, DeltaProbe]) -> None:
+        """Use these, by place, instead of probes of one's own."""
 
 
 @dataclass
@@ -70,6 +81,19 @@ class TableLooks:
                 return list(probe.columns()) if probe else None
         except SourceUnreadable:
             return None
+
+    @contextmanager
+    def lent_to(self, *readers: object) -> Iterator[None]:
+        """Let them ask through the probes that are kept here, and nobody else meanwhile: no log is opened twice."""
+        asking = [reader for reader in readers if isinstance(reader, LogReader)]
+        places = sorted({place for reader in asking for place in reader.log_places()})  # in one order for all threads
+        with ExitStack() as held:
+            for place in places:
+                held.enter_context(self._locks.setdefault(place, Lock()))
+            probes = {place: self._probes.setdefault(place, DeltaProbe(place)) for place in places}
+            for reader in asking:
+                reader.ask_through(probes)
+            yield
 
     @contextmanager
     def _refreshed(self, where: str) -> Iterator[DeltaProbe | None]:
@@ -157,7 +181,8 @@ def table_count(table: TableWatch, facts: TableFacts, before: int | None) -> Fin
         return Finding("record_counts", table.name, status, message, details, "count", advice)  # type: ignore[arg-type]
 
     if not facts.exists:
-        return finding("CRITICAL", "there is no such table")
+        why = "there is no such table"
+        return Finding("record_counts", table.name, "CRITICAL", why, details, "count", _advice(table))
     if facts.rows is None:
         return finding("UNKNOWN", "its files do not tell how many rows they hold")
     if facts.rows == 0:

@@ -201,6 +201,15 @@ class TouchedDates(Immutable):
         mark = lambda number: VersionHWM(table.name, number)  # noqa: E731 - what a planner makes marks with
         return planner.snapshot(mark) if version is None else planner.feed_after(version, mark)
 
+    def log_places(self) -> tuple[str, ...]:
+        """Where the logs of its inputs are, of those that are not known to the catalog alone."""
+        known = (place_of(each).known_location for each in self.inputs)
+        return tuple(place for place in known if place is not None)
+
+    def ask_through(self, probes: Mapping[str, DeltaProbe]) -> None:
+        """For somebody who looks at the same tables for other reasons, too."""
+        self._probes.update(probes)
+
     def _probe(self, table: Input, session: Session) -> DeltaProbe:
         location = location_of(table, session)
         probe = self._probes.setdefault(location, DeltaProbe(location))

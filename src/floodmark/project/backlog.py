@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from dataclasses import dataclass
 from functools import partial
 from queue import Empty, SimpleQueue
@@ -17,12 +17,13 @@ from floodmark.health.report import SinkUnseen
 from floodmark.logs import get_logger
 from floodmark.patience import answers_in_time
 from floodmark.sinks import Delta
-from floodmark.sinks.contract import answering_at_once, ledger_id
+from floodmark.sinks.contract import OnDelta, answering_at_once, ledger_id
 from floodmark.step.looking import sink_behind, source_request
 from floodmark.step.work import KEY_OF_ASIDE, RunRequest
 from floodmark.stores.record import JobRecord
 
 if TYPE_CHECKING:
+    from floodmark.health.tables import TableLooks
     from floodmark.project.kinds import Site
     from floodmark.project.models import JobModel
     from floodmark.sinks.contract import Sink
@@ -35,7 +36,11 @@ AT_ONCE = 16
 
 
 def rows_behind(
-    jobs: Iterable[JobModel], site: Site, store: MarkStore, patience_seconds: float | None = None
+    jobs: Iterable[JobModel],
+    site: Site,
+    store: MarkStore,
+    patience_seconds: float | None = None,
+    tables: TableLooks | None = None,
 ) -> dict[str, int]:
     """By job, what its source has above its mark; a job is absent whose source cannot tell, or not without Spark.
 
@@ -50,7 +55,7 @@ def rows_behind(
         with suppress(Empty):
             while True:
                 job, record = waiting.get_nowait()
-                found[job.name] = _behind(job, record, site)
+                found[job.name] = _behind(job, record, site, tables)
 
     threads = [Thread(target=ask, daemon=True) for _ in range(min(AT_ONCE, waiting.qsize()))]
     deadline = None if patience_seconds is None else monotonic() + patience_seconds
@@ -62,14 +67,18 @@ def rows_behind(
 
 
 def sinks_behind(
-    jobs: Iterable[JobModel], site: Site, store: MarkStore, patience_seconds: float | None = None
+    jobs: Iterable[JobModel],
+    site: Site,
+    store: MarkStore,
+    patience_seconds: float | None = None,
+    tables: TableLooks | None = None,
 ) -> dict[str, list[SinkBehind | SinkUnseen]]:
     """By job, the sinks that lost batches which they had confirmed, and those that gave no answer without Spark.
 
     With patience that ends, one that is silent for longer is among the latter.
     """
     known = [(job, record) for job in jobs if (record := store.read(job.name)) is not None and record.extras.sinks]
-    asked = [question for job, record in known for question in _questions(job, record, site, store.namespace)]
+    asked = [question for job, record in known for question in _questions(job, record, site, store.namespace, tables)]
     answers = answers_in_time(dict(enumerate(each.ask for each in asked)), patience_seconds, at_once=AT_ONCE)
     found: dict[str, list[SinkBehind | SinkUnseen]] = {}
     for number, each in enumerate(asked):
@@ -87,6 +96,8 @@ class SinkQuestion:
     name: str
     make: Callable[[], Sink]
     namespace: str
+    tables: TableLooks | None = None
+    """Whose looks it shares; none beside a run, which asks these tables itself."""
     key_begin: str = ""
 
     @property
@@ -99,7 +110,9 @@ class SinkQuestion:
         try:
             sink = answering_at_once(self.make())
             name = sink.name
-            recorded = sink.recorded(ledger_id(self.namespace, self.job, name), _no_session)
+            targets = [table.target for table in sink.tables()] if isinstance(sink, OnDelta) else []
+            with _lent(self.tables, *targets):
+                recorded = sink.recorded(ledger_id(self.namespace, self.job, name), _no_session)
         except SessionNeeded as error:
             return SinkUnseen(self.job, name, error.reason, needs_session=True)
         except Exception as error:  # noqa: BLE001 - whatever a sink or its server says, it is the answer here
@@ -110,16 +123,22 @@ class SinkQuestion:
         return SinkUnseen(self.job, self.name, f"no answer within {patience_seconds:g} s")
 
 
-def _questions(job: JobModel, record: JobRecord, site: Site, namespace: str) -> Iterator[SinkQuestion]:
+def _questions(
+    job: JobModel, record: JobRecord, site: Site, namespace: str, tables: TableLooks | None
+) -> Iterator[SinkQuestion]:
     for model in job.sinks:
-        yield SinkQuestion(record, model.ledger_name(), partial(model.build, site), namespace)
+        yield SinkQuestion(record, model.ledger_name(), partial(model.build, site), namespace, tables)
     for name, path in job.places_aside().items():
-        yield SinkQuestion(record, name, partial(Delta, site.path(path), name=name), namespace, KEY_OF_ASIDE)
+        yield SinkQuestion(record, name, partial(Delta, site.path(path), name=name), namespace, tables, KEY_OF_ASIDE)
 
 
-def _behind(job: JobModel, record: JobRecord, site: Site) -> int | None:
+def _lent(tables: TableLooks | None, *readers: object) -> AbstractContextManager[None]:
+    return nullcontext() if tables is None else tables.lent_to(*readers)
+
+
+def _behind(job: JobModel, record: JobRecord, site: Site, tables: TableLooks | None) -> int | None:
     try:
-        with closing_source(job.source.build(site)) as source:
+        with closing_source(job.source.build(site)) as source, _lent(tables, source):
             return rows_above(source, record)
     except ModuleNeedsSpark as error:
         log.warning(error.message, job=job.name)

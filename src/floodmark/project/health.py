@@ -10,6 +10,7 @@ from urllib.parse import unquote, urlsplit
 from floodmark.health.alerts import AlertFile, AlertLog, Email, Subscription, Webhook, recall
 from floodmark.health.checks import examine
 from floodmark.health.report import JobWatch, Limits, TableWatch, Watch
+from floodmark.health.tables import TableLooks
 from floodmark.hwm.parsing import seconds_in
 from floodmark.project.kinds.monitoring import MAIL_SCHEMES
 
@@ -18,7 +19,6 @@ if TYPE_CHECKING:
 
     from floodmark.health.alerts import Channel, HealthMemory
     from floodmark.health.report import Report
-    from floodmark.health.tables import TableLooks
     from floodmark.project.kinds import DeltaSink, Site
     from floodmark.project.kinds.monitoring import Alerts, TableHealth
     from floodmark.project.models import JobModel, Project
@@ -58,9 +58,13 @@ def examine_project(
     """Look at everything once, sinks and sources too, and what the last examination left. Raises StoreUnreachable."""
     from floodmark.project.backlog import rows_behind, sinks_behind
 
-    memory, lost = recall(store), sinks_behind(project.jobs, site, store, PATIENCE_SECONDS)
-    behind = rows_behind(project.jobs, site, store, PATIENCE_SECONDS) if asks_sources else {}
-    return examine(watch_of(project, site), store, now, memory.counts, lost, behind, tables), memory
+    watch = watch_of(project, site)
+    if asks_sources:
+        tables = tables or TableLooks()
+        tables.look_at_all(watch.tables)  # first: through these looks sinks and sources are asked
+    memory, lost = recall(store), sinks_behind(project.jobs, site, store, PATIENCE_SECONDS, tables)
+    behind = rows_behind(project.jobs, site, store, PATIENCE_SECONDS, tables) if asks_sources else {}
+    return examine(watch, store, now, memory.counts, lost, behind, tables), memory
 
 
 def subscriptions_of(project: Project, site: Site) -> list[Subscription]:

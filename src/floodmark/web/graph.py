@@ -117,7 +117,8 @@ def _node(
     label = str(dataset).removeprefix(f"{folder}/")
     status = worst(known) if known else None
     layer: Layer = layer_of(label) if jobs else "source"
-    return Node(str(dataset), label, layer, status, tuple(jobs), tuple(each.message for each in findings), origins)
+    notes = tuple(dict.fromkeys(each.message for each in findings))
+    return Node(str(dataset), label, layer, status, tuple(jobs), notes, origins)
 
 
 def _origins(dataset: Dataset, flows: Sequence[Flow]) -> dict[str, tuple[ColumnOrigin, ...]]:

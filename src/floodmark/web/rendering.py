@@ -12,7 +12,7 @@ from functools import cache
 from importlib.resources import files
 from typing import TYPE_CHECKING
 
-from floodmark.hwm.mark import short_mark
+from floodmark.hwm.mark import files_read, short_mark
 from floodmark.stores.record import Receipt, RestatedDates
 
 if TYPE_CHECKING:
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from floodmark.hwm import Json
     from floodmark.jobs.diff import Diff
     from floodmark.jobs.workflow.memory import TaskOutcome, WorkflowState
+    from floodmark.stores.run_index import RunEnd
     from floodmark.web.snapshot import Snapshot
 
 
@@ -32,6 +33,7 @@ SHORTEST_BAR = 0.3
 STRIP_HEIGHT = 22
 STRIP_STEP = 6
 DATES_SHOWN = 31
+SHORTEST_PHASE = 0.05
 
 
 def report_html(snapshot: Snapshot, changes: Diff | None = None) -> str:
@@ -94,7 +96,7 @@ def environment() -> Environment:
         plural=plural,
         phases=phases,
     )
-    made.globals.update(restatements=restatements, strip_of=strip_of, resources=resources)
+    made.globals.update(restatements=restatements, strip_of=strip_of, resources=resources, mark_steps=mark_steps)
     return made
 
 
@@ -263,9 +265,9 @@ class Strip:
         return STRIP_STEP * len(self.bars)
 
 
-def strip_of(receipts: Sequence[Receipt]) -> Strip | None:
+def strip_of(ends: Sequence[RunEnd]) -> Strip | None:
     """Of runs, newest first; None if there is none."""
-    runs = [run for run in reversed(receipts) if run.status in ("done", "failed")]
+    runs = [run for run in reversed(ends) if run.status in ("done", "failed")]
     if not runs:
         return None
     most = max(run.rows_read for run in runs) or 1
@@ -278,8 +280,8 @@ def strip_of(receipts: Sequence[Receipt]) -> Strip | None:
     return Strip(tuple(bars), f"{plural(len(runs), 'run')}, {failed} failed")
 
 
-def _strip_note(run: Receipt) -> str:
-    return f"{moment_text(run.started)}: {run.outcome}, {plural(run.rows_read, 'row')}, {seconds_text(run.seconds)}"
+def _strip_note(run: RunEnd) -> str:
+    return f"{moment_text(run.started)}: {run.status}, {plural(run.rows_read, 'row')}, {seconds_text(run.seconds)}"
 
 
 def series(receipts: Sequence[Receipt]) -> dict[str, Json]:
@@ -332,9 +334,18 @@ def reason_for(run: Receipt) -> str:
     return "; ".join([*steps, *new]) or "asked for"
 
 
+def mark_steps(before: Json, after: Json) -> list[tuple[str, str, str]]:
+    """From where to where a mark rose; of one with several parts, those that rose, by their names."""
+    if not isinstance(after, dict) or not isinstance(before, dict) or files_read(after) is not None:
+        return [("", short_mark(before), short_mark(after))]
+    moved = {name: now for name, now in after.items() if before.get(name) != now}
+    return [(name, short_mark(before.get(name)), short_mark(now)) for name, now in moved.items()]
+
+
 def phases(durations: Mapping[str, float]) -> str:
-    """Where the time of a run went, the longest first."""
+    """Where the time of a run went, the longest first; what took no time that would be seen is left out."""
     ranked = sorted(durations.items(), key=lambda part: -part[1])
+    ranked = [part for part in ranked if part[1] >= SHORTEST_PHASE] or ranked[:1]
     return ", ".join(f"{name} {seconds_text(seconds)}" for name, seconds in ranked)
 
 

@@ -23,6 +23,7 @@ from floodmark.probes.set_aside import Kind, SetAsideRow, rows_set_aside
 from floodmark.project.health import examine_project, watch_of
 from floodmark.stores.opening import STREAMS_FOLDER, folder_beside
 from floodmark.stores.record import UPKEEP, JobRecord, Receipt
+from floodmark.stores.run_index import RunEnd, run_ends
 from floodmark.web.graph import Graph, graph_of
 
 if TYPE_CHECKING:
@@ -71,6 +72,10 @@ class AsideView:
     samples: tuple[SetAsideRow, ...] = ()
     error: str | None = None
 
+    @property
+    def needs_somebody(self) -> bool:
+        return self.error is not None or self.open_rows > 0
+
 
 @dataclass(frozen=True)
 class JobView:
@@ -84,6 +89,8 @@ class JobView:
     open_batch: int | None = None
     changed: datetime | None = None
     runs: tuple[Receipt, ...] = ()
+    ends: tuple[RunEnd, ...] = ()
+    """Of at least as many runs as `runs`, how they ended."""
     is_program: bool = False
     """A stream or a mill: a program of the user's runs it, so no page does."""
 
@@ -95,6 +102,11 @@ class JobView:
     def last_judged(self) -> Receipt | None:
         """The last batch that rules have judged."""
         return next((run for run in self.runs if run.status == "done" and run.rules), None)
+
+    @property
+    def broke_rules(self) -> bool:
+        """Whether that batch had rows which broke one."""
+        return self.last_judged is not None and any(rule.failed for rule in self.last_judged.rules)
 
     @property
     def has_history(self) -> bool:
@@ -147,14 +159,6 @@ class Snapshot:
         """How many jobs are not healthy, the worst first: 1 critical, 2 warning."""
         found = Counter(job.status for job in self.jobs)
         return [f"{found[status]} {status.lower()}" for status in reversed(SEVERITY[1:]) if found[status]]
-
-    def runs_by_job(self) -> dict[str, list[Receipt]]:
-        """The newest runs that did something, newest first."""
-        recent: dict[str, list[Receipt]] = {}
-        for run in self.runs:
-            recent.setdefault(run.job, []).append(run)
-        own = {job.name: list(job.runs) for job in self.jobs if len(job.runs) > 1}
-        return {name: runs[:RUNS_OF_A_JOB] for name, runs in {**recent, **own}.items()}
 
     def state(self) -> str:
         """A word that is another one as soon as a page would show something else."""
@@ -213,11 +217,13 @@ def take_snapshot(
     statuses = {name: worst([each.status for each in about.get(name, ())]) for name in [*names, *streams]}
     lineage, unread = known.lineage(project, site)
 
-    depth = runs_of_a_job or max(FEWEST_RUNS, min(RUNS_OF_A_JOB, RUNS_IN_ALL_JOBS // max(1, len(names))))
+    shown = max(FEWEST_RUNS, min(RUNS_OF_A_JOB, RUNS_IN_ALL_JOBS // max(1, len(names))))
 
     def view(name: str) -> JobView:
-        runs = store.runs(name, depth)
-        return _job(name, records[name], about.get(name, ()), statuses[name], runs)
+        job = _job(name, records[name], about.get(name, ()), statuses[name])
+        return replace(
+            job, runs=tuple(store.runs(name, runs_of_a_job or shown)), ends=tuple(run_ends(store, name, shown))
+        )
 
     return Snapshot(
         title=site.folder.name,
@@ -294,7 +300,6 @@ def _job(
     record: JobRecord | None,
     findings: Sequence[Finding],
     status: Status,
-    runs: Sequence[Receipt],
 ) -> JobView:
     return JobView(
         name=name,
@@ -304,7 +309,6 @@ def _job(
         number=record.number if record else 0,
         open_batch=record.intent.number if record and record.intent else None,
         changed=record.modified_time if record else None,
-        runs=tuple(runs),
         is_program=is_a_program(record),
     )
 

@@ -62,7 +62,8 @@ class DeltaProbe:
         # A table that was dropped and made anew looks like one that stands still to a handle that is only updated:
         # it is updated only while the newest commit it knows is the very same file, which a remote store cannot tell.
         if self._table is not None and self._head is not None and self._head == self._head_now():
-            self._call(self._table.update_incremental)
+            if self._has_grown(self._table.version()):
+                self._call(self._table.update_incremental)
         else:
             self._table, self._commits, self._judged_version = self._open(), {}, None
         self._head = self._head_now()
@@ -263,6 +264,17 @@ class DeltaProbe:
         except OSError:
             return None
         return found.st_ino, found.st_mtime_ns
+
+    def _has_grown(self, version: int) -> bool:
+        """Whether the folder of the log names anything newer: far cheaper than to have the log read again."""
+        if self.local is None:
+            return True
+        head = f"{version:020d}.json"
+        try:
+            with os.scandir(self.local / "_delta_log") as log:
+                return any(entry.name > head for entry in log if entry.name[0].isdigit())
+        except OSError as error:
+            raise SourceUnreadable(f"delta table {self.where}", reason=str(error)) from error
 
     def _handle(self) -> DeltaTable:
         if self._table is None:

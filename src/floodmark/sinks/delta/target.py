@@ -57,6 +57,15 @@ class DeltaTarget:
         probe = self._probes.setdefault(location, DeltaProbe(location))
         return probe if probe.refresh() or probe.has_only_fences() else None
 
+    def log_places(self) -> tuple[str, ...]:
+        """Where the log is, unless only the catalog knows."""
+        known = self.place.known_location
+        return () if known is None else (known,)
+
+    def ask_through(self, probes: Mapping[str, DeltaProbe]) -> None:
+        """For somebody who looks at the same tables for other reasons, too."""
+        self._probes.update(probes)
+
     def table(self, session: Session) -> DeltaProbe | None:
         """As `probe`, or None also where a fence was here and no batch yet."""
         probe = self.probe(session)

@@ -5,7 +5,7 @@ A change feed tells that, where the table has one; without it, the rows of the f
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import accumulate
@@ -148,6 +148,15 @@ class Delta(Immutable):
         rewritten = raise_in_plan("rewritten", "a commit changed or removed rows").cast("boolean")
         guarded = rows.where((F.col(CHANGE) == "insert") | rewritten)
         return Reading(guarded, hidden=(CHANGE, VERSION, TIME), position=F.struct(F.col(VERSION)))
+
+    def log_places(self) -> tuple[str, ...]:
+        """Where the log is, unless only the catalog knows."""
+        known = self._place.known_location
+        return () if known is None else (known,)
+
+    def ask_through(self, probes: Mapping[str, DeltaProbe]) -> None:
+        """For somebody who looks at the same tables for other reasons, too."""
+        self._probes.update(probes)
 
     def _where(self, session: Session) -> str:
         location = self._place.location(session)

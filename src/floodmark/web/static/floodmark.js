@@ -16,7 +16,14 @@
     return element;
   };
   const html = (name, text = "") => { const element = document.createElement(name); element.textContent = text; return element; };
-  const cut = (text, most) => (text.length <= most ? text : `…${text.slice(1 - most)}`);
+  const NAME = "600 13px system-ui, sans-serif", PLACE = "400 11px system-ui, sans-serif"; // as the style has them
+  const pen = document.createElement("canvas").getContext("2d");
+  const widthOf = (text, font) => { pen.font = font; return pen.measureText(text).width; };
+  const cut = (text, room, font) => { // its end, since that tells tables apart
+    let kept = text;
+    while (kept.length > 1 && widthOf(kept === text ? kept : `…${kept}`, font) > room) kept = kept.slice(1);
+    return kept === text ? text : `…${kept}`;
+  };
   const statusOf = (thing) => (thing.status || "none").toLowerCase();
   const parts = (label) => { // where it is, and its own name: lake/silver and orders, main.gold and revenue
     const at = Math.max(label.lastIndexOf("/"), label.includes("/") ? -1 : label.lastIndexOf("."));
@@ -176,7 +183,7 @@
 
     width(node) {
       const [where, name] = parts(node.label);
-      return Math.max(110, Math.min(260, 44 + 7.6 * name.length, 260), Math.min(260, 30 + 6.1 * where.length));
+      return Math.max(110, Math.min(260, Math.max(40 + widthOf(name, NAME), 28 + widthOf(where, PLACE))));
     }
 
     keepLayersApart(graph, nodes) { // a post between two layers: everything of the one stands before it, of the other behind
@@ -250,8 +257,8 @@
         make("title", {}, [said, ...node.notes, ...(node.jobs.length ? [`filled by ${node.jobs.join(", ")}`] : [])].join("\n")),
         make("rect", { class: "box", width, height: NODE_HEIGHT, rx: 7 }),
         make("rect", { class: "band", x: 0.5, y: 8, width: 3.5, height: NODE_HEIGHT - 16, rx: 1.75 }),
-        make("text", { class: "where", x: 13, y: 18 }, cut(where || node.layer, Math.floor((width - 24) / 5.7))),
-        make("text", { x: 13, y: 35 }, cut(name, Math.floor((width - 28) / 7))),
+        make("text", { class: "where", x: 13, y: 18 }, cut(where || node.layer, width - 24, PLACE)),
+        make("text", { x: 13, y: 35 }, cut(name, width - 36, NAME)),
         make("circle", { class: "dot", cx: width - 13, cy: NODE_HEIGHT / 2, r: 4 }),
       );
       group.addEventListener("click", () => this.choose(node.id));
@@ -269,6 +276,7 @@
     return `${at.getUTCFullYear()}-${twoDigits(at.getUTCMonth() + 1)}-${twoDigits(at.getUTCDate())} ${twoDigits(at.getUTCHours())}:${twoDigits(at.getUTCMinutes())} UTC`;
   };
   const short = (number) => (number >= 1e9 ? `${+(number / 1e9).toFixed(1)}G` : number >= 1e6 ? `${+(number / 1e6).toFixed(1)}M` : number >= 1e4 ? `${+(number / 1e3).toFixed(1)}k` : String(+number.toFixed(2)));
+  const shown = (number) => number.toLocaleString("en", { maximumFractionDigits: number < 10 ? 2 : 1 });
   const ticks = [[86400 * 360, "{YYYY}"], [86400 * 28, "{MMM}"], [86400, "{MMM} {D}"], [3600, "{HH}:{mm}"], [60, "{HH}:{mm}"], [1, "{HH}:{mm}:{ss}"]];
 
   function plot(place, times, values) { // one number over runs: when the pointer is on a run, its time and value
@@ -277,7 +285,7 @@
     const said = html("span");
     caption.append(html("span", place.dataset.title), said);
     place.append(caption);
-    const say = (index) => { said.textContent = index === null ? `last ${values[values.length - 1].toLocaleString("en")}` : `${utc(times[index])}: ${values[index].toLocaleString("en")}`; };
+    const say = (index) => { said.textContent = index === null ? `last ${shown(values[values.length - 1])}` : `${utc(times[index])}: ${shown(values[index])}`; };
     const axis = { stroke: colour("--quiet"), font: "11px system-ui, sans-serif", grid: { stroke: colour("--line"), width: 1 }, ticks: { show: false } };
     const bars = place.dataset.kind === "bars";
     const line = { stroke: colour("--link"), width: bars ? 0 : 1.75, fill: bars ? colour("--link") : `${colour("--link")}1f`, points: { show: !bars && times.length <= 60, size: 5, fill: colour("--link") } };
