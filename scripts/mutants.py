@@ -15,10 +15,7 @@ import ast
 import hashlib
 import json
 import os
-import resource
 import shutil
-import signal
-import subprocess
 import sys
 import tempfile
 import time
@@ -29,6 +26,7 @@ from functools import cache
 from pathlib import Path
 
 import reached
+from forks import Ended, ForkingTests
 from reached import ReachedFunctions
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -71,10 +69,12 @@ TESTS: dict[str, tuple[str, ...]] = {
     "stores/sqlite.py": (DURABLE, "tests/stores/test_sqlite.py", "tests/stores/test_paged.py::TestSqlite", FORMATS),
     "stores/paged.py": (*PAGED, "tests/stores/test_lease.py", FORMATS),
     "stores/wire.py": (*PAGED, "tests/stores/test_record.py", FORMATS),
-    "stores/extras.py": ("tests/stores/test_extras.py", "tests/stores/test_record.py"),
+    "stores/extras.py": ("tests/stores/test_extras.py", "tests/stores/test_record.py", *STEP, MODEL),
     "sinks/contract.py": ("tests/sinks/test_contract.py", MODEL),
 }
 """The tests of a module, quickest first; files that are not there are left out."""
+PLUGINS = ("-p", "no:cacheprovider", "-p", "reached", "-W", "ignore::pytest.PytestAssertRewriteWarning")
+"""The warning: hypothesis is imported before the fork."""
 WITHOUT_SERVERS = "not crash and not bench and not cluster and not faults and not spark and not server"
 SWAPS: dict[type, type] = {
     ast.Lt: ast.LtE, ast.LtE: ast.Lt, ast.Gt: ast.GtE, ast.GtE: ast.Gt, ast.Eq: ast.NotEq, ast.NotEq: ast.Eq,
@@ -232,6 +232,7 @@ class Trial:
     """A copy of `src` in which mutants are tried one after another."""
 
     folder: Path = field(default_factory=lambda: Path(tempfile.mkdtemp(prefix="floodmark-mutants-")))
+    runner: ForkingTests = field(init=False)
 
     @property
     def compiled(self) -> Path:
@@ -241,6 +242,9 @@ class Trial:
     def __post_init__(self) -> None:
         ignore = shutil.ignore_patterns("__pycache__")
         shutil.copytree(ROOT / "src" / "floodmark", self.folder / "floodmark", ignore=ignore)
+        inherited = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
+        compiled = {"PYTHONPATH": f"{self.folder}:{ROOT}", "PYTHONPYCACHEPREFIX": str(self.compiled)}
+        self.runner = ForkingTests({**inherited, **compiled}, ROOT)
 
     def outcome(self, mutant: Mutant, tests: list[str], seconds: int) -> str:
         """noticed, unnoticed, or too slow (noticed, too): more CPU than was expected, however busy the machine is."""
@@ -249,7 +253,7 @@ class Trial:
         self.put(path, mutant.text)
         try:
             return "noticed" if tests and self.fails(tests, seconds) else "unnoticed"
-        except subprocess.TimeoutExpired:
+        except TimeoutError:
             return "too slow"
         finally:
             self.put(path, before)
@@ -260,21 +264,20 @@ class Trial:
         for compiled in (self.compiled / path.parent.relative_to("/")).glob(f"{path.stem}.*.pyc"):
             compiled.unlink()
 
-    def fails(self, tests: list[str], seconds: int, settings: Mapping[str, str] | None = None) -> bool:
+    def fails(self, tests: list[str], seconds: int) -> bool:
         """Whether one of these tests fails; the copy is what they import. Who waits for ever is given up, too."""
-        options = ["-x", "-q", "-p", "no:cacheprovider", "-p", "reached", "-m", WITHOUT_SERVERS]
-        command = [sys.executable, "-m", "pytest", *options, *tests]
-        quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
-        inherited = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
-        compiled = {"PYTHONPATH": f"{self.folder}:{ROOT / 'scripts'}", "PYTHONPYCACHEPREFIX": str(self.compiled)}
-        environment = {**inherited, **compiled, **(settings or {})}
-        limited = ["bash", "-c", f'ulimit -t {seconds}; exec "$@"', "limited", *command]
-        done = subprocess.run(limited, cwd=ROOT, env=environment, timeout=PATIENCE * seconds, check=False, **quiet)  # type: ignore[call-overload]
-        if -done.returncode in (signal.SIGXCPU, signal.SIGKILL):
-            raise subprocess.TimeoutExpired(limited, seconds)
-        return bool(done.returncode)
+        ended = self.run(tests, seconds)
+        if ended.code is None:
+            raise TimeoutError(f"{seconds} seconds of CPU")
+        return bool(ended.code)
+
+    def run(self, tests: list[str], seconds: int, settings: Mapping[str, str] | None = None) -> Ended:
+        """The tests, until the first that fails."""
+        options = ["-x", "-q", *PLUGINS, "-m", WITHOUT_SERVERS]
+        return self.runner.run([*options, *tests], settings or {}, seconds, PATIENCE)
 
     def remove(self) -> None:
+        self.runner.close()
         shutil.rmtree(self.folder)
 
 
@@ -344,17 +347,12 @@ def try_all(mutants: list[Mutant], book: Book, minutes: float, workers: int) -> 
 def reach_of(trial: Trial, module: str) -> tuple[ReachedFunctions, int]:
     """Which tests come to which function, and three times the CPU that they take; they have to pass as they are."""
     mapped = [test for test in TESTS[module] if test_file(test).exists()]
-    before, result = cpu_seconds(), trial.folder / "reached.json"
+    result = trial.folder / "reached.json"
     settings = {reached.MODULE: str(trial.folder / "floodmark" / module), reached.RESULT: str(result)}
-    if trial.fails(mapped, 900, settings):
+    ended = trial.run(mapped, 900, settings)
+    if ended.code != 0:
         sys.exit(f"the tests of {module} fail without any change: {', '.join(mapped)}")
-    return ReachedFunctions.read(result, ROOT), int(10 + 3 * (cpu_seconds() - before))
-
-
-def cpu_seconds() -> float:
-    """What the processes that ended have used."""
-    used = resource.getrusage(resource.RUSAGE_CHILDREN)
-    return used.ru_utime + used.ru_stime
+    return ReachedFunctions.read(result, ROOT), int(10 + 3 * ended.cpu_seconds)
 
 
 def table(mutants: list[Mutant], book: Book) -> str:

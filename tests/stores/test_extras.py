@@ -7,7 +7,15 @@ from typing import TYPE_CHECKING
 import pytest
 
 from floodmark.hwm import ColumnIntHWM
-from floodmark.stores.extras import BackfillProgress, IntentExtras, OutsideBatch, RecordExtras, SourceMemory
+from floodmark.stores.extras import (
+    OF_A_STREAM,
+    BackfillProgress,
+    IntentExtras,
+    OutsideBatch,
+    RecordExtras,
+    RecordIdentity,
+    SourceMemory,
+)
 
 if TYPE_CHECKING:
     from floodmark.hwm import Json
@@ -60,3 +68,18 @@ def test_the_progress_of_a_backfill_comes_back_whole() -> None:
 def test_an_intent_names_how_it_differs_from_the_jobs_own() -> None:
     """Columns by sink, as a tuple again."""
     assert IntentExtras.deserialize(STORED[1]).outside == OutsideBatch(sequences={"out": ("at",)})
+
+
+def test_accepting_notes_only_the_others_each_once() -> None:
+    """Batches of its own, of somebody who is accepted already, and those that tell no owner need no note."""
+    identity = RecordIdentity("ours", ("known",))
+    assert identity.accepting(["ours", None, "other", "known", "other"]) == RecordIdentity("ours", ("known", "other"))
+
+
+def test_the_record_of_a_mill_is_known_by_the_memory_of_one_of_its_streams() -> None:
+    """Whatever else is kept beside it; parts of other kinds are none, whatever they hold."""
+    stream: dict[str, Json] = dict.fromkeys(OF_A_STREAM)
+    assert RecordExtras({"layout": 3, "writers": {"count": 2}, "orders": {**stream, "more": 1}}).is_of_a_mill
+    assert RecordExtras({"orders": stream}).is_of_a_mill
+    assert not RecordExtras({"layout": 3, "writers": {"count": 2}, "names": sorted(OF_A_STREAM)}).is_of_a_mill
+    assert not RecordExtras({"orders": dict.fromkeys(sorted(OF_A_STREAM)[1:])}).is_of_a_mill
