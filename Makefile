@@ -36,11 +36,11 @@ example-002: setup ## seed 002: a table polled for ever into Kafka, on real serv
 example-003: setup ## seed 003: streams joined by typed functions, on files and on a real broker
 	@$(BIN)/python examples/seed_003/run.py
 
-test: setup ## run the tests, all but crash and bench
-	@$(BIN)/python -m pytest -m "not crash and not bench and not cluster and not faults" -n auto --maxprocesses 4 --dist loadfile --no-loadscope-reorder --durations 25 --durations-min 5
+test: setup ## run the tests, all but crash, cluster and faults
+	@$(BIN)/python -m pytest -m "not crash and not cluster and not faults" -n auto --maxprocesses 4 --dist loadfile --no-loadscope-reorder --durations 25 --durations-min 5
 
 test-fast: setup ## run the tests that need neither Spark nor a server and are quick: the inner loop, within a minute
-	@$(BIN)/python -m pytest -q -m "not crash and not bench and not cluster and not faults and not spark and not server and not slow" -n auto --maxprocesses 4
+	@$(BIN)/python -m pytest -q -m "not crash and not cluster and not faults and not spark and not server and not slow" -n auto --maxprocesses 4
 
 test-versions: setup ## import, init and a run on every Python from 3.10 to 3.13 that is found here
 	@$(BIN)/python scripts/test_versions.py

@@ -75,7 +75,7 @@ TESTS: dict[str, tuple[str, ...]] = {
 """The tests of a module, quickest first; files that are not there are left out."""
 PLUGINS = ("-p", "no:cacheprovider", "-p", "reached", "-W", "ignore::pytest.PytestAssertRewriteWarning")
 """The warning: hypothesis is imported before the fork."""
-WITHOUT_SERVERS = "not crash and not bench and not cluster and not faults and not spark and not server"
+WITHOUT_SERVERS = "not crash and not cluster and not faults and not spark and not server"
 SWAPS: dict[type, type] = {
     ast.Lt: ast.LtE, ast.LtE: ast.Lt, ast.Gt: ast.GtE, ast.GtE: ast.Gt, ast.Eq: ast.NotEq, ast.NotEq: ast.Eq,
     ast.Is: ast.IsNot, ast.IsNot: ast.Is, ast.In: ast.NotIn, ast.NotIn: ast.In, ast.And: ast.Or, ast.Or: ast.And,
