@@ -40,7 +40,7 @@ sinks: [{{name: lake, type: delta, path: lake/{name}, mode: merge, key: [id], se
 """
 SQL = "select id, customer, amount, at, cast(amount * 100 as long) as cents from source where amount > {}"
 COLUMNS = "id long, customer string, amount decimal(10,2), at timestamp"
-COMPLETION = {"_FLOODMARK_COMPLETE": "complete_bash", "COMP_WORDS": "floodmark run c3_1", "COMP_CWORD": "2"}
+COMPLETION = {"_FLOODMARK_COMPLETE": "complete_bash", "COMP_WORDS": "floodmark run c1_1", "COMP_CWORD": "2"}
 NO_JAVA = {"JAVA_HOME": "/nowhere", "PATH": "/nowhere"}
 
 
