@@ -55,6 +55,7 @@ def log(monkeypatch: pytest.MonkeyPatch) -> LongLog:
     table = LongLog()
     monkeypatch.setattr(DeltaProbe, "_open", lambda _probe: cast("DeltaTable", table))
     monkeypatch.setattr(DeltaProbe, "_head_now", lambda _probe: (1, 1))
+    monkeypatch.setattr(DeltaProbe, "_has_grown", lambda _probe, _version: True)
     return table
 
 

@@ -15,8 +15,10 @@ import pytest
 from floodmark.cli.completion import job_words
 from floodmark.cli.invocation import Invocation, LazySession, Tools
 from floodmark.cli.optimize import select_tables
+from floodmark.hwm import ColumnIntHWM
+from floodmark.stores.lease import hold
 from floodmark.stores.memory import MemoryMarkStore
-from floodmark.stores.record import Receipt
+from floodmark.stores.record import JobRecord, Receipt
 from tests.cli.conftest import CommandResult
 
 Floodmark = Callable[..., CommandResult]
@@ -89,7 +91,7 @@ def test_every_command_knows_the_words(floodmark: Floodmark, command: tuple[str,
     """A word that means nothing is the same mistake everywhere."""
     assert floodmark(*command, "tag:core", tools=tools()).code == 0
     said = floodmark(*command, "tag:none", tools=tools())
-    assert (said.code, said.err.splitlines()[0]) == (2, "Error: no job 'tag:none'.")
+    assert (said.code, said.err.splitlines()[0]) == (2, "Error: no job has the tag 'none'.")
 
 
 @pytest.mark.usefixtures("shop")
@@ -224,7 +226,7 @@ def test_commands_about_jobs_that_are_named_know_the_words_too(
 ) -> None:
     """As arguments and by --select; --exclude means the same."""
     said = floodmark(*command, *words, tools=tools())
-    assert (said.code, said.err.splitlines()[0]) == (2, "Error: no job 'tag:none'.")
+    assert (said.code, said.err.splitlines()[0]) == (2, "Error: no job has the tag 'none'.")
 
 
 @pytest.mark.usefixtures("shop")
@@ -281,5 +283,10 @@ def test_what_changes_rows_or_marks_is_never_done_to_all_for_want_of_a_name(
 )
 def test_a_mark_is_set_by_select_as_by_its_name(floodmark: Floodmark, words: tuple[str, ...]) -> None:
     """The value is the last argument."""
-    said = floodmark("marks", "set", *words, "--dry-run", tools=tools())
-    assert said.out.splitlines()[-1] == "would set the mark of 'b_mart' to 5"
+    known = tools()
+    store = known.open_store({})
+    with hold(store, "b_mart") as held:
+        record = JobRecord("b_mart", 1, {"rows": ColumnIntHWM(name="seq", value=3)}, {})
+        store.commit(record, expected=0, lease=held.lease)
+    said = floodmark("marks", "set", *words, "--dry-run", tools=known)
+    assert said.out.splitlines()[-1:] == ["would set the mark of 'b_mart' to 5"], said.err

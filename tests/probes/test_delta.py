@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
+import time
 from pathlib import Path
 
 import pyarrow as pa
@@ -72,6 +74,20 @@ def test_a_log_that_has_not_grown_is_not_read_again(tmp_path: Path, monkeypatch:
         with pytest.raises(SourceUnreadable):
             probe.refresh()
     assert (probe.refresh(), probe.latest()) == (True, 1)
+
+
+def test_a_log_whose_folder_did_not_change_is_not_even_listed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One of a month has hundreds of thousands of names; a folder that has just changed is listed again."""
+    probe = made(tmp_path)
+    listed: list[object] = []
+    scandir = os.scandir
+    monkeypatch.setattr(os, "scandir", lambda path: [listed.append(path), scandir(path)][1])
+    assert ([probe.refresh() for _ in range(3)], len(listed)) == ([True] * 3, 3)
+    long_ago = time.time() - 60
+    os.utime(tmp_path / "_delta_log", (long_ago, long_ago))
+    assert ([probe.refresh() for _ in range(3)], len(listed)) == ([True] * 3, 4)
+    write_deltalake(tmp_path, ROWS, mode="append")
+    assert (probe.refresh(), probe.latest(), len(listed)) == (True, 1, 5)
 
 
 def _refuse(_table: DeltaTable) -> None:

@@ -86,11 +86,11 @@ def test_tags_of_the_file_and_of_the_job_add_up(tmp_path: Path) -> None:
     [
         ("given_wrong:nobody", "FM110", "nothing called 'nobody' is defined there"),
         ("given_wrong:broken", "FM112", "could not look inside given_wrong:broken: given_wrong:broken: calling it"),
-        ("given_wrong:number", "FM112", "gives int, and not jobs"),
+        ("given_wrong:number", "FM113", "gives int, and not jobs"),
     ],
 )
 def test_lint_says_what_it_could_not_look_into_and_goes_on(tmp_path: Path, name: str, rule: str, said: str) -> None:
-    """A name that is not there is an error; code that needs Spark may do well with it."""
+    """A name that is not there, or gives no jobs, is an error; code that needs Spark may do well with it."""
     own = '[{name: a, source: {type: files, path: in}, sinks: [{type: console}]}, {python: "NAME"}]'
     file = write_project(tmp_path, own.replace("NAME", name), "given_wrong")
     report = lint(read_document(file, Variables({})), lambda project: with_python_jobs(project, Site(tmp_path), Path))

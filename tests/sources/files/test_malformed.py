@@ -265,11 +265,11 @@ def test_a_csv_record_over_several_lines_is_dead_without_a_line(spark: SparkSess
 
 
 def test_line_numbers_are_true_in_a_file_that_many_tasks_read(spark: SparkSession, tmp_path: Path) -> None:
-    """Spark cuts a large file into blocks; here they are 300 bytes, and the bad lines far apart."""
-    good = ['{"id":1}'] * 500
+    """Spark cuts a large file into blocks, one of 5 MB here into seventeen; the bad lines are far apart."""
+    good = [f'{{"id":1,{" " * 4_500}"x":2}}'] * 500
     put(tmp_path / "a.jsonl", "\n".join([*good[:123], "bad", *good, "", "worse", *good, "bad"]) + "\n")
     small_blocks = spark.newSession()
-    small_blocks.conf.set("spark.sql.files.maxPartitionBytes", "300")
+    small_blocks.conf.set("spark.sql.files.maxPartitionBytes", "300000")
     small_blocks.conf.set("spark.sql.files.openCostInBytes", "10")
     source = files(tmp_path, schema="id long", malformed="dead_letter")
     reading = read(source, small_blocks)

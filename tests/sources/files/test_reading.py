@@ -159,7 +159,7 @@ def test_a_file_that_is_gone_since_the_look_stops_the_run(spark: SparkSession, t
 def test_many_small_files_are_read_by_as_many_tasks_as_there_are_cores(spark: SparkSession, tmp_path: Path) -> None:
     """Spark would count each of them as 4 MB."""
     for number in range(40):
-        put(tmp_path / f"{number}.jsonl", f'{{"id":{number}}}\n')
+        put(tmp_path / f"{number}.jsonl", f'{{"id":{number}}}{" " * 4_000}\n')
     found = read(files(tmp_path, schema="id long"), spark).rows
     tasks = found.select("id", sf.spark_partition_id().alias("task")).collect()
     assert (sorted(row.id for row in tasks), len({row.task for row in tasks})) == (list(range(40)), 2)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import os
+import time
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
@@ -35,6 +36,8 @@ FEED = "delta.enableChangeDataFeed"
 FENCE_COLUMN = "_fm_fence"
 """The only column of a table that was made to take a number before any row came: it counts as not there yet."""
 
+SETTLED_NANOSECONDS = 2_000_000_000
+"""How old the time of a folder has to be for a change of now to show in it, on disks that keep whole seconds too."""
 COMMITS_AT_ONCE = 8
 """How many files of a log are read side by side: in an object store each takes a while."""
 KEPT_COMMITS = 1_000
@@ -49,6 +52,7 @@ class DeltaProbe:
         self.local = local_path(where)
         self._table: DeltaTable | None = None
         self._head: tuple[int, int] | None = None
+        self._log_settled: int | None = None
         self._commits: dict[int, Commit] = {}
         self._asked_after: int | None = None
         self._judged_version: int | None = None
@@ -266,15 +270,24 @@ class DeltaProbe:
         return found.st_ino, found.st_mtime_ns
 
     def _has_grown(self, version: int) -> bool:
-        """Whether the folder of the log names anything newer: far cheaper than to have the log read again."""
+        """Whether the folder of the log names anything newer: far cheaper than to have the log read again.
+
+        A log of a month has hundreds of thousands of names, so they are listed only after the folder has changed; one
+        that changed just now may change again without its time telling so.
+        """
         if self.local is None:
             return True
-        head = f"{version:020d}.json"
+        log, head = self.local / "_delta_log", f"{version:020d}.json"
         try:
-            with os.scandir(self.local / "_delta_log") as log:
-                return any(entry.name > head for entry in log if entry.name[0].isdigit())
+            changed, now = log.stat().st_mtime_ns, time.time_ns()
+            if changed == self._log_settled:
+                return False
+            with os.scandir(log) as names:
+                has_grown = any(entry.name > head for entry in names if entry.name[0].isdigit())
         except OSError as error:
             raise SourceUnreadable(f"delta table {self.where}", reason=str(error)) from error
+        self._log_settled = changed if not has_grown and now - changed > SETTLED_NANOSECONDS else None
+        return has_grown
 
     def _handle(self) -> DeltaTable:
         if self._table is None:
