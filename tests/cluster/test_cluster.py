@@ -66,6 +66,8 @@ def shape(rows):
 """The first try of the task that gets the row HELD waits until Spark has begun a second one."""
 HELPER = "def doubled(batch):\n    return batch[['id']].assign(twice=batch['id'] * 2).astype('int32')\n"
 ROWS = list(range(400))
+WIDTH = 200
+"""Of a line, so that the files are more than would be read as one task."""
 
 
 @pytest.fixture
@@ -84,7 +86,7 @@ def project(cluster: Cluster, tmp_path: Path, request: pytest.FixtureRequest) ->
         home.mkdir()
         (shared / "in").mkdir(parents=True)
         for part in range(8):
-            rows = "".join(json.dumps({"id": number}) + "\n" for number in ids[part::8])
+            rows = "".join(json.dumps({"id": number}).ljust(WIDTH) + "\n" for number in ids[part::8])
             (shared / "in" / f"{part}.jsonl").write_text(rows)
         text = "\n".join(f"      - {sink.format(shared=shared, private=home, database=database)}" for sink in sinks)
         fields = {"master": cluster.master, "shared": shared, "sinks": text, "spool": spool or shared / "spool"}
