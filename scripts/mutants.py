@@ -58,7 +58,13 @@ PAGED = (
     "tests/stores/test_layered.py",
 )
 TESTS: dict[str, tuple[str, ...]] = {
-    "step/engine.py": ("tests/step/test_engine.py", "tests/step/test_verbs.py", "tests/step/test_fencing.py", MODEL),
+    "step/engine.py": (
+        "tests/step/test_engine.py",
+        "tests/step/test_verbs.py",
+        "tests/step/test_fencing.py",
+        "tests/step/test_listeners.py",
+        MODEL,
+    ),
     "step/run.py": (*STEP, MODEL),
     "step/intents.py": ("tests/step/test_outlook.py", *STEP, MODEL),
     "step/looking.py": ("tests/step/test_outlook.py", "tests/step/test_looking.py", *STEP, MODEL),

@@ -118,14 +118,26 @@ def test_the_cost_of_each_date_is_the_one_that_the_files_add_up_to(first_run: Fi
 
 def test_the_sums_of_the_views_are_the_sums_of_the_facts(first_run: FirstRun) -> None:
     """Each view of cost adds up to the facts, and each view of runs to the cost of runs."""
+    lake = first_run.story.lake
+    billed = rows_of(lake.gold("fact_billing_usage"))
+    whole, of_runs = sum(cost_by_date(lake).values()), sum(row.list_cost for row in billed if row.job_run_id)
+    found = {name: sum(row.list_cost for row in rows_of(place_of(name, lake))) for name in OF_COST + OF_RUNS}
+    assert found == dict.fromkeys(OF_COST, whole) | dict.fromkeys(OF_RUNS, of_runs)
+
+
+def place_of(name: str, lake: Lake) -> str:
+    """Of a fact, or of what a view has published."""
+    return lake.gold(name) if name.startswith("fact_") else f"{lake.views()}/{name}"
+
+
+def test_a_notebook_finds_every_table_and_view_by_name(first_run: FirstRun) -> None:
+    """In a session that knew none of them."""
     spark, lake = first_run.story.spark, first_run.story.lake
     attach(spark, lake)
-    sums = [f"select '{name}' as name, sum(list_cost) as cost from {lake.schema}.{name}" for name in OF_COST + OF_RUNS]
-    billing = f"{lake.schema}.fact_billing_usage"
-    sums += [f"select 'of runs', sum(list_cost) from {billing} where job_run_id is not null"]
-    found = {row.name: row.cost for row in spark.sql(" union all ".join(sums)).collect()}
-    assert {found[name] for name in OF_COST} == {sum(cost_by_date(lake).values())}
-    assert {found[name] for name in OF_RUNS} == {found["of runs"]}
+    names = {each.name for each in spark.catalog.listTables(lake.schema)}
+    assert {*OF_COST, *OF_RUNS, *view_names(), "dim_date", "brz_billing_usage", "brz_billing_usage_latest"} <= names
+    [cost] = spark.sql(f"select sum(list_cost) as cost from {lake.schema}.cost_trend").collect()
+    assert cost[0] == sum(cost_by_date(lake).values())
 
 
 def test_the_views_are_there_without_the_session_that_made_them(first_run: FirstRun) -> None:

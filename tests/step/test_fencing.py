@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -227,6 +228,20 @@ def test_a_mark_that_is_set_while_a_batch_is_open_fences_it_first(store: MarkSto
     set_mark(step_of(store, rows, lake), "0")
     assert lake.calls == ["fence 2", "fence 3"]
     assert (step_of(store, rows, lake).run().number, lake.rows) == (4, [1, 1, 2])
+
+
+def test_a_batch_that_was_fenced_before_a_kill_is_dropped_for_that(
+    store: MarkStore, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Who reads the log is not told of code that changed."""
+    lake = LedgerSink("lake", pauses=True)
+    pause(store, [1], lake)
+    lake.pauses = False
+    lake.fence(LAKE, 1, no_session)
+    with caplog.at_level(logging.INFO):
+        assert (step_of(store, [1], lake).run().number, lake.rows) == (2, [1])
+    assert "open batch is dropped" in caplog.text
+    assert "it was fenced to be dropped" in caplog.text
 
 
 def test_a_fence_above_the_stores_number_is_a_sink_ahead(store: MarkStore) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -76,11 +77,15 @@ def test_another_way_to_parse_is_another_source(store: MarkStore) -> None:
         step_over(store, Table([1, 2], schema="n string"), lake, copy).run()
 
 
-def test_a_batch_that_no_sink_has_is_planned_again_from_the_source_of_today(store: MarkStore) -> None:
+def test_a_batch_that_no_sink_has_is_planned_again_from_the_source_of_today(
+    store: MarkStore, caplog: pytest.LogCaptureFixture
+) -> None:
     """Nothing was written of it; whether the mark belongs to the new source is asked then."""
     lake = LedgerSink("lake")
     crash_in_second_sink(store, Table([1, 2]), lake)
-    receipt = step_over(store, Table([7, 8], table="other"), lake).run()
+    with caplog.at_level(logging.INFO):
+        receipt = step_over(store, Table([7, 8], table="other"), lake).run()
+    assert "the code changed and no sink has it" in caplog.text
     assert (receipt.number, lake.rows) == (2, [7, 8])
 
 

@@ -4,18 +4,20 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timezone
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
+from unittest.mock import Mock
 
 import pytest
 
 from floodmark.errors import ConfigError, SinkFailed, SourceEmpty
 from floodmark.hwm import ColumnIntHWM, Span
+from floodmark.sinks.contract import Batch
 from floodmark.sources.contract import Request, Session, Sight
 from floodmark.step.commit import record_after
 from floodmark.step.engine import OpenBatch, session_under
 from floodmark.step.intents import work_of
 from floodmark.step.looking import Outlook, marks_after
-from floodmark.step.run import set_mark
+from floodmark.step.run import Step, set_mark
 from floodmark.step.work import RunRequest, Work
 from floodmark.stores.extras import IntentExtras, OutsideBatch, RecordExtras, SourceMemory
 from floodmark.stores.lease import hold
@@ -211,3 +213,22 @@ def test_a_refresh_forgets_what_was_remembered_and_a_batch_adds_to_it(kind: Inte
     learned = IntentExtras(remember=RecordExtras({"fence": 7}))
     intent = Intent(4, kind, {}, NOON, "a1", None, {}, learned)
     assert record_after(OpenBatch(record, intent, None)).extras.stored == kept
+
+
+@dataclass
+class ShapedSink(LedgerSink):
+    """A sink that notes when it is asked which columns its target has."""
+
+    def schema(self, session: Session) -> None:
+        self.calls.append("schema")
+
+
+def test_rows_that_take_the_place_of_all_need_not_fit_the_columns_of_today(store: MarkStore) -> None:
+    """A refresh makes the target anew; any other batch is compared with what is there."""
+    sink, rows = ShapedSink("lake"), Mock(columns=["n"])
+    step = step_of(store, [], sink)
+    for kind in ("batch", "refresh"):
+        batch = Batch("default", "numbers", 1, "a1", "digest", cast("Any", kind), NOON)
+        assert Step.fit(step, rows, sink, batch) is rows
+        sink.calls.append(kind)
+    assert sink.calls == ["schema", "batch", "refresh"]
