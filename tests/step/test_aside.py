@@ -6,7 +6,7 @@ import shutil
 from dataclasses import replace
 from datetime import datetime, timezone
 from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import psycopg
 import pytest
@@ -21,7 +21,7 @@ from floodmark.sinks.contract import Recorded
 from floodmark.step import Step
 from floodmark.step.batch import PreparedBatch
 from floodmark.step.checks import Judgement
-from floodmark.step.commit import BatchCommit, JoinedCommit
+from floodmark.step.commit import BatchCommit, JoinedCommit, receipt_notes
 from floodmark.step.engine import Clock, OpenBatch
 from floodmark.step.looking import Ledgers, ledgers_of, read_ledgers, require_agreement, sinks_behind
 from floodmark.step.run import accept_sinks
@@ -39,6 +39,9 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from pyspark.sql import SparkSession
+
+    from floodmark.sinks.contract import Way
+    from floodmark.stores.record import IntentKind
 
 LEDGER = "floodmark.default.numbers"
 POSITIVE = fm.rules.check("id > 0", action="quarantine", name="positive")
@@ -161,13 +164,59 @@ def test_the_mark_joins_the_last_sinks_transaction_only_where_nothing_is_put_asi
     assert store.joined == ([4] if joins else [])
 
 
-def test_dead_letters_come_before_the_quarantine_and_both_before_the_mark(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A kill between two of them repeats what is there, and writes the rest; after the mark nobody would."""
+@pytest.mark.parametrize(
+    ("counts", "asked"), [(RowCounts(read=9), []), (RowCounts(read=9, dead=2), ["lease"])], ids=["nothing", "letters"]
+)
+def test_dead_letters_come_before_the_quarantine_and_both_before_the_mark(
+    monkeypatch: pytest.MonkeyPatch, counts: RowCounts, asked: list[str]
+) -> None:
+    """A kill between two of them repeats what is there, and writes the rest; after the mark nobody would.
+
+    Before rows are put aside the lease is asked for, and before the mark the sources, which may have changed meanwhile.
+    """
     order: list[str] = []
-    for act in ("write_dead_letters", "quarantine_broken"):
+    for act in ("write_dead_letters", "quarantine_broken", "require_unchanged_sources"):
         monkeypatch.setattr(f"floodmark.step.commit.{act}", lambda *_, act=act: order.append(act))
-    commit_of(JoinedStore(), RowCounts(read=9)).save({}, lambda *_, **__: order.append("mark"))
-    assert order == ["write_dead_letters", "quarantine_broken", "mark"]
+    lease = SimpleNamespace(lease=None, check=lambda: order.append("lease"))
+    commit = replace(commit_of(JoinedStore(), counts), lease=cast("Any", lease))
+    commit.save({}, lambda *_, **__: order.append("mark"))
+    assert order == [*asked, "write_dead_letters", "quarantine_broken", "require_unchanged_sources", "mark"]
+
+
+@pytest.mark.parametrize(
+    ("secluded", "ways", "is_executed"),
+    [
+        ((), {}, True),
+        (("lake",), {}, True),
+        (("lake", "copy"), {}, False),
+        (("lake", "copy"), {"copy": "arrow"}, True),
+    ],
+    ids=["none", "one", "both", "one through Arrow"],
+)
+def test_one_sink_that_is_not_secluded_is_enough_to_know_the_counts(
+    secluded: tuple[str, ...], ways: dict[str, Way], is_executed: bool
+) -> None:
+    """Every row was counted on its way to it."""
+    commit = commit_of(JoinedStore(), RowCounts(read=9))
+    work = replace(commit.work, sinks=(ListSink("lake"), ListSink("copy")))
+    commit = replace(commit, work=work, secluded=secluded)
+    commit.batch.notes.ways.update(ways)
+    assert commit.is_executed is is_executed
+
+
+@pytest.mark.parametrize(
+    ("kind", "notes"),
+    [
+        ("batch", ("finished a batch that an earlier run had begun",)),
+        ("repair", ("a repair: the mark stays where it is", "finished a batch that an earlier run had begun")),
+    ],
+)
+def test_a_receipt_says_of_a_batch_beside_the_marks_that_the_mark_stays(
+    kind: IntentKind, notes: tuple[str, ...]
+) -> None:
+    """Else its reader would wonder where the mark went."""
+    intent = Intent(4, kind, {}, datetime.now(timezone.utc), "a1", None, {})
+    assert receipt_notes(None, intent) == notes
 
 
 @pytest.mark.parametrize("key", ["@dead_letters", "dead_letters"])
