@@ -47,6 +47,7 @@ STEP = (
     "tests/step/test_spool_parts.py",
     "tests/step/test_shared_sinks.py",
     "tests/step/test_aside.py",
+    "tests/step/test_commit.py",
     "tests/step/test_numbers.py",
     "tests/step/test_run_errors.py",
     "tests/step/test_listeners.py",

@@ -5,8 +5,7 @@ from __future__ import annotations
 import shutil
 from dataclasses import replace
 from datetime import datetime, timezone
-from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 import psycopg
 import pytest
@@ -16,44 +15,28 @@ from floodmark.errors import FloodmarkError, SinkAhead, SinkBehind, StoreUnreach
 from floodmark.hwm import ColumnIntHWM
 from floodmark.jobs.dead_letters import replay_letters
 from floodmark.probes.set_aside import rows_set_aside
-from floodmark.rules import RuleSet, Tally
+from floodmark.rules import RuleSet
 from floodmark.sinks.contract import Recorded
 from floodmark.step import Step
-from floodmark.step.batch import PreparedBatch
-from floodmark.step.checks import Judgement
-from floodmark.step.commit import BatchCommit, JoinedCommit, receipt_notes
-from floodmark.step.engine import Clock, OpenBatch
 from floodmark.step.looking import Ledgers, ledgers_of, read_ledgers, require_agreement, sinks_behind
 from floodmark.step.run import accept_sinks
-from floodmark.step.spool import RowCounts
 from floodmark.step.work import Work
 from floodmark.stores.extras import RecordExtras, SinkLedger
 from floodmark.stores.lease import hold
 from floodmark.stores.memory import MemoryMarkStore
 from floodmark.stores.record import Intent, JobRecord
 from floodmark.testing import FailingStore, ListSink, RowsSource
-from tests.sinks.batches import batch, no_session
+from tests.sinks.batches import no_session
+from tests.step.aside import LEDGER, work_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable
     from pathlib import Path
 
     from pyspark.sql import SparkSession
 
-    from floodmark.sinks.contract import Way
-    from floodmark.stores.record import IntentKind
 
-LEDGER = "floodmark.default.numbers"
 POSITIVE = fm.rules.check("id > 0", action="quarantine", name="positive")
-
-
-def work_of(*, letters: Recorded | None = None, quarantine: Recorded | None = None, **more: Any) -> Work:  # noqa: ANN401
-    """A job whose sink has batch 3, as its dead letters and its quarantine have what is given."""
-    sink, dead, aside = ListSink("lake"), ListSink("dead_letters"), ListSink("quarantine")
-    known = {sink.name: Recorded(3, "digest"), dead.name: letters, aside.name: quarantine}
-    for each in (sink, dead, aside):
-        each.ledger.update({f"{LEDGER}.{each.name}": entry for entry in (known[each.name],) if entry})
-    return Work("numbers", (RowsSource([]),), (sink,), dead_letters=dead, quarantine=aside, **more)
 
 
 @pytest.mark.parametrize("name", ["letters", "quarantine"])
@@ -109,131 +92,8 @@ def test_letters_without_a_path_lie_beside_the_marks(tmp_path: Path) -> None:
     assert (sink.path, plain.dead_letters_sink(store)) == (str(tmp_path / "dead_letters" / "numbers"), None)
 
 
-def commit_of(
-    store: JoinedStore, counts: RowCounts, kind: str = "batch", before: Mapping[str, SinkLedger] | None = None
-) -> BatchCommit:
-    """The end of batch 4, which every sink has."""
-    intent = Intent(4, "batch", {}, datetime.now(timezone.utc), "a1", None, {})
-    record = JobRecord("numbers", 3, extras=RecordExtras().with_sinks(before or {}))
-    return BatchCommit(
-        work_of(),
-        store,
-        OpenBatch(record, intent, None),
-        PreparedBatch(Judgement(RuleSet(), None, intent.batch_time), (), counts, {}),
-        batch(4, kind=kind),
-        SimpleNamespace(lease=None, check=lambda: None),
-        Clock(),
-        secluded=(),
-    )
-
-
 def read_of(work: Work) -> Ledgers:
     return read_ledgers(work, "default", no_session)
-
-
-class JoinedStore(MemoryMarkStore):
-    """A store that every sink's transaction reaches; remembers what was committed in one."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.joined: list[int] = []
-
-    def is_reached_by(self, connection: object, lease: object) -> bool:
-        return True
-
-    def commit_within(self, connection: object, record: JobRecord, **_: object) -> None:
-        self.joined.append(record.number)
-
-
-@pytest.mark.parametrize(
-    ("counts", "kind", "joins"),
-    [
-        (RowCounts(read=9), "batch", True),
-        (RowCounts(read=9, dead=2), "batch", False),
-        (RowCounts(read=9, tally=Tally(judged=9, quarantined=1)), "batch", False),
-        (RowCounts(read=9), "refresh", False),
-    ],
-    ids=["nothing", "letters", "quarantine", "refresh"],
-)
-def test_the_mark_joins_the_last_sinks_transaction_only_where_nothing_is_put_aside(
-    counts: RowCounts, kind: str, joins: bool
-) -> None:
-    """What is put aside before a transaction that then fails would be open though the batch can still be dropped."""
-    store = JoinedStore()
-    JoinedCommit(commit_of(store, counts, kind), {}).commit_within(None, 9)
-    assert store.joined == ([4] if joins else [])
-
-
-@pytest.mark.parametrize(
-    ("counts", "asked"), [(RowCounts(read=9), []), (RowCounts(read=9, dead=2), ["lease"])], ids=["nothing", "letters"]
-)
-def test_dead_letters_come_before_the_quarantine_and_both_before_the_mark(
-    monkeypatch: pytest.MonkeyPatch, counts: RowCounts, asked: list[str]
-) -> None:
-    """A kill between two of them repeats what is there, and writes the rest; after the mark nobody would.
-
-    Before rows are put aside the lease is asked for, and before the mark the sources, which may have changed meanwhile.
-    """
-    order: list[str] = []
-    for act in ("write_dead_letters", "quarantine_broken", "require_unchanged_sources"):
-        monkeypatch.setattr(f"floodmark.step.commit.{act}", lambda *_, act=act: order.append(act))
-    lease = SimpleNamespace(lease=None, check=lambda: order.append("lease"))
-    commit = replace(commit_of(JoinedStore(), counts), lease=cast("Any", lease))
-    commit.save({}, lambda *_, **__: order.append("mark"))
-    assert order == [*asked, "write_dead_letters", "quarantine_broken", "require_unchanged_sources", "mark"]
-
-
-@pytest.mark.parametrize(
-    ("secluded", "ways", "is_executed"),
-    [
-        ((), {}, True),
-        (("lake",), {}, True),
-        (("lake", "copy"), {}, False),
-        (("lake", "copy"), {"copy": "arrow"}, True),
-    ],
-    ids=["none", "one", "both", "one through Arrow"],
-)
-def test_one_sink_that_is_not_secluded_is_enough_to_know_the_counts(
-    secluded: tuple[str, ...], ways: dict[str, Way], is_executed: bool
-) -> None:
-    """Every row was counted on its way to it."""
-    commit = commit_of(JoinedStore(), RowCounts(read=9))
-    work = replace(commit.work, sinks=(ListSink("lake"), ListSink("copy")))
-    commit = replace(commit, work=work, secluded=secluded)
-    commit.batch.notes.ways.update(ways)
-    assert commit.is_executed is is_executed
-
-
-@pytest.mark.parametrize(
-    ("kind", "notes"),
-    [
-        ("batch", ("finished a batch that an earlier run had begun",)),
-        ("repair", ("a repair: the mark stays where it is", "finished a batch that an earlier run had begun")),
-    ],
-)
-def test_a_receipt_says_of_a_batch_beside_the_marks_that_the_mark_stays(
-    kind: IntentKind, notes: tuple[str, ...]
-) -> None:
-    """Else its reader would wonder where the mark went."""
-    intent = Intent(4, kind, {}, datetime.now(timezone.utc), "a1", None, {})
-    assert receipt_notes(None, intent) == notes
-
-
-@pytest.mark.parametrize("key", ["@dead_letters", "dead_letters"])
-def test_the_record_keeps_what_dead_letters_and_quarantine_confirmed_until_they_confirm_more(
-    monkeypatch: pytest.MonkeyPatch, key: str
-) -> None:
-    """Few batches put a row aside: those that do not leave the number as it is. Once it stood under the plain name."""
-    monkeypatch.setattr("floodmark.step.commit.write_dead_letters", lambda *_: None)
-    monkeypatch.setattr("floodmark.step.commit.quarantine_broken", lambda *_: 1)
-    before, saved = {key: SinkLedger(f"{LEDGER}.dead_letters", "list 'dead_letters' in memory", 2)}, []
-    commit = commit_of(JoinedStore(), RowCounts(read=9), before=before)
-    commit.save({}, lambda record, **_: saved.append(record.extras.sinks))
-    assert {name: ledger.number for name, ledger in saved[0].items()} == {
-        "@dead_letters": 2,
-        "lake": 4,
-        "@quarantine": 4,
-    }
 
 
 def intent_of(work: Work) -> Intent:
