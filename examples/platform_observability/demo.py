@@ -40,10 +40,11 @@ if TYPE_CHECKING:
 WORKFLOW = PLATFORM / "jobs" / "daily_observability_workflow.json"
 FACT = "fact_usage_priced_day"
 STEPS = 6
+SHORT_LIVED = "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=240m -XX:+UseSerialGC"
+"""Hundreds of small queries and no big one: code is not worth optimising, and there is much of it."""
 SMALL = {
-    # Hundreds of small queries and no big one: code is not worth optimising, and there is much of it.
-    "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=240m -XX:+UseSerialGC",
-    # And none is run often enough to be worth compiling: Spark makes Java of every new query else.
+    "spark.driver.extraJavaOptions": SHORT_LIVED,
+    # None is run often enough to be worth compiling: else Spark makes Java of every new query.
     "spark.sql.codegen.wholeStage": "false",
     "spark.sql.codegen.factoryMode": "NO_CODEGEN",
 }
@@ -78,7 +79,7 @@ def tell(ended: TaskEnd) -> None:
 def killed_attempt() -> int:
     """The first task in a process of its own, which dies by SIGKILL when half of the rows are out."""
     script = str(PLATFORM / "notebooks" / "bronze_hwm_ingest_job.py")
-    environment = {**os.environ, "FLOODMARK_CRASH_AT": "during_sink:1"}
+    environment = {**os.environ, "FLOODMARK_CRASH_AT": "during_sink:1", "JDK_JAVA_OPTIONS": SHORT_LIVED}
     return subprocess.run([sys.executable, script], env=environment, check=False).returncode
 
 

@@ -10,18 +10,20 @@ import pytest
 from deltalake import DeltaTable, write_deltalake
 
 from floodmark.errors import ConfigError
-from floodmark.medallion import ViewReport, name_table, publish_views
+from floodmark.medallion import ViewReport, name_table, name_tables, publish_views
+from floodmark.spark.table_files import read_table
 from floodmark.stores.memory import MemoryMarkStore
 from floodmark.stores.record import VIEWS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from pyspark.sql import SparkSession
+    from pyspark.sql import DataFrame, SparkSession
 
 pytestmark = pytest.mark.spark
 QUERIES = {
     "sums": "with s as (select k, sum(v) as v from numbers group by k) select * from s",
+    "sums_too": "select k, sum(v) as v from numbers group by k",
     "wrong": "select nothing from numbers",
     "elsewhere": "select * from not_listed",
 }
@@ -66,6 +68,33 @@ def test_a_view_that_fails_does_not_stop_the_others(spark: SparkSession, lake: P
     assert "which is none of the tables" in str(reports["elsewhere"].error)
     [run] = store.runs(VIEWS)
     assert (run.status, "wrong: " in str(run.error), set(run.durations)) == ("failed", True, {"sums"})
+
+
+def test_all_views_of_one_time_show_the_same_rows(
+    spark: SparkSession, lake: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A table that grows while they are published is met by the next time: else two sums would not agree."""
+    store = MemoryMarkStore()
+
+    def read_and_grow(session: SparkSession, location: str, version: int | None = None) -> DataFrame:
+        found = read_table(session, location, version)
+        write_deltalake(location, pa.table({"k": ["c"], "v": [9]}), mode="append")
+        return found
+
+    monkeypatch.setattr("floodmark.medallion.views.read_table", read_and_grow)
+    published(spark, lake, store, "sums", "sums_too")
+    assert [rows(lake / "views" / name) for name in ("sums", "sums_too")] == [[("a", 3), ("b", 3)]] * 2
+    published(spark, lake, store, "sums", "sums_too")
+    assert [rows(lake / "views" / name) for name in ("sums", "sums_too")] == [[("a", 3), ("b", 3), ("c", 9)]] * 2
+
+
+def test_several_tables_get_their_names_at_once(spark: SparkSession, lake: Path) -> None:
+    """Also in schemas that are not there yet; those that are no table get none."""
+    write_deltalake(lake / "other", pa.table({"k": ["z"], "v": [0]}))
+    places = {"views_test.one": "numbers", "views_test.two": "other", "views_test.three": "nowhere"}
+    named = name_tables(spark, {name: str(lake / place) for name, place in places.items()})
+    assert named == {"views_test.one", "views_test.two"}
+    assert [spark.table(name).count() for name in sorted(named)] == [3, 1]
 
 
 def test_a_name_that_leads_to_another_place_is_given_anew(spark: SparkSession, lake: Path) -> None:

@@ -13,8 +13,6 @@ import floodmark as fm
 from floodmark.errors import ConfigError
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
-
     from floodmark.stores.contract import MarkStore
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -85,9 +83,3 @@ class Lake:
             )
         self.disk.mkdir(parents=True, exist_ok=True)
         return fm.stores.open("sqlite:///marks.db", folder=self.disk)
-
-    def register(self, spark: SparkSession, name: str, path: str) -> None:
-        """Let the catalog know a Delta table by its name; one that it has elsewhere was another lake's."""
-        from floodmark.medallion import name_table
-
-        name_table(spark, name, path)

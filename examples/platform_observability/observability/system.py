@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 import floodmark as fm
+from floodmark.medallion import name_tables
 from observability.columns import COLUMNS
 from observability.lake import Lake
 
@@ -84,7 +85,5 @@ BY_BRONZE_NAME = {table.bronze: table for table in SYSTEM}
 
 def attach(spark: SparkSession, lake: Lake) -> None:
     """Let this session's catalog know the made-up system tables of a lake; a lake that has none has real ones."""
-    for name in COLUMNS:
-        folder = Path(lake.system(name))
-        if folder.is_dir():
-            lake.register(spark, f"{lake.catalog}.{name}", str(folder))
+    places = {name: Path(lake.system(name)) for name in COLUMNS}
+    name_tables(spark, {f"{lake.catalog}.{name}": str(path) for name, path in places.items() if path.is_dir()})

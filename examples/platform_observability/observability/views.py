@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from floodmark.medallion import ViewReport, name_table, publish_views
+from floodmark.medallion import ViewReport, name_tables, publish_views
 from observability.dimensions import DIMENSIONS
 from observability.facts import FACTS
 from observability.lake import ROOT, Lake
@@ -31,8 +31,8 @@ def attach(spark: SparkSession, lake: Lake) -> None:
     """
     published = {name: f"{lake.views()}/{name}" for name in view_names()}
     every = {**named_tables(lake), **published}
-    there = {name for name, path in every.items() if name_table(spark, f"{lake.schema}.{name}", path)}
-    for table in (table for table in SYSTEM if f"brz_{table.bronze}" in there):
+    there = name_tables(spark, {f"{lake.schema}.{name}": path for name, path in every.items()})
+    for table in (table for table in SYSTEM if f"{lake.schema}.brz_{table.bronze}" in there):
         name = f"{lake.schema}.brz_{table.bronze}"
         spark.sql(f"create or replace view {name}_latest as {latest(name, table.thing)}")
 

@@ -44,6 +44,7 @@ if TYPE_CHECKING:
     from floodmark.medallion.upkeep import settle_conflicts as settle_conflicts
     from floodmark.medallion.views import ViewReport as ViewReport
     from floodmark.medallion.views import name_table as name_table
+    from floodmark.medallion.views import name_tables as name_tables
     from floodmark.medallion.views import publish_views as publish_views
 
 export_lazily(__name__)

@@ -8,9 +8,11 @@ from __future__ import annotations
 import time
 import uuid
 from collections.abc import Iterable, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timezone
-from functools import cached_property
+from functools import cached_property, partial
+from threading import Lock
 from typing import TYPE_CHECKING, Literal
 
 from floodmark.errors import ConfigError
@@ -30,6 +32,9 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from floodmark.stores.contract import MarkStore
+
+AT_ONCE = 4
+"""Views and names side by side: of a small one, most is Spark's planning on one core."""
 
 
 @dataclass(frozen=True)
@@ -67,9 +72,9 @@ def publish_views(
     [('totals', 'table')]
     """
     started, clock = datetime.now(timezone.utc), time.monotonic()
-    with isolated_session(spark) as own:
+    with isolated_session(spark) as own, ThreadPoolExecutor(AT_ONCE, thread_name_prefix="views") as pool:
         publisher = ViewPublisher(own, tables, schema, folder, store.namespace)
-        reports = [publisher.publish(name, sql) for name, sql in views.items()]
+        reports = list(pool.map(publisher.publish, views, views.values()))
     if any(each.kept_as != "unchanged" for each in reports):
         store.add_run(receipt_of(reports, started, time.monotonic() - clock))
     return reports
@@ -92,7 +97,10 @@ def receipt_of(reports: list[ViewReport], started: datetime, seconds: float) -> 
 
 @dataclass(frozen=True)
 class ViewPublisher:
-    """Publishes views in a session of its own, since names without a schema are looked up in `schema` there."""
+    """Publishes views in a session of its own, since names without a schema are looked up in `schema` there.
+
+    It looks at each table once, so that all views show the same rows of it, and may publish several side by side.
+    """
 
     spark: SparkSession
     tables: Mapping[str, str]
@@ -100,7 +108,9 @@ class ViewPublisher:
     folder: str
     namespace: str
     _named: set[str] = field(default_factory=set, compare=False, repr=False)
+    _with_rows: set[str] = field(default_factory=set, compare=False, repr=False)
     _probes: dict[str, DeltaProbe] = field(default_factory=dict, compare=False, repr=False)
+    _one_at_a_time: Lock = field(default_factory=Lock, compare=False, repr=False)
 
     def publish(self, name: str, sql: str) -> ViewReport:
         """One view, up to date when this returns, or the reason why it is not."""
@@ -129,10 +139,14 @@ class ViewPublisher:
         return {each: self._version(each) for each in wanted}
 
     def _version(self, table: str) -> str:
-        probe = self._probes.setdefault(table, DeltaProbe(self.tables[table]))
-        if not probe.refresh():
-            raise ConfigError(f"there is no Delta table {self.tables[table]}.", hint="run the job that fills it first")
-        return f"{probe.table_id()} {probe.latest()}"
+        with self._one_at_a_time:
+            if table not in self._probes:
+                probe = DeltaProbe(self.tables[table])
+                if not probe.refresh():
+                    hint = "run the job that fills it first"
+                    raise ConfigError(f"there is no Delta table {self.tables[table]}.", hint=hint)
+                self._probes[table] = probe
+            return f"{self._probes[table].table_id()} {self._probes[table].latest()}"
 
     def _as_view(self, name: str, sql: str, versions: Mapping[str, str]) -> ViewReport:
         self._give_names(versions)
@@ -165,15 +179,33 @@ class ViewPublisher:
         if any(table.db for table in tables_read(parse_sql(sql))):
             self._give_names(tables)
             return
-        for table in tables:
-            rows = read_table(self.spark, self.tables[table], self._probes[table].latest())
-            rows.createOrReplaceTempView(quote(table))
+        with self._one_at_a_time:
+            for table in sorted({*tables} - self._with_rows):
+                rows = read_table(self.spark, self.tables[table], self._probes[table].latest())
+                rows.createOrReplaceTempView(quote(table))
+                self._with_rows.add(table)
 
     def _give_names(self, tables: Iterable[str]) -> None:
-        for table in tables:
-            if table not in self._named:
+        with self._one_at_a_time:
+            for table in sorted({*tables} - self._named):
                 name_table(self.spark, f"{self.schema}.{table}", self.tables[table])
                 self._named.add(table)
+
+
+def name_tables(spark: SparkSession, tables: Mapping[str, str]) -> set[str]:
+    """Let the catalog know Delta tables by name, as `name_table` does with one; which of them are there.
+
+    >>> spark.range(3).write.format("delta").save(f"{folder}/orders")
+    >>> places = {"example.orders": f"{folder}/orders", "example.refunds": f"{folder}/refunds"}
+    >>> name_tables(spark, places)
+    {'example.orders'}
+    """
+    there = {name: path for name, path in tables.items() if DeltaProbe(path).refresh()}
+    for schema in sorted({name.rpartition(".")[0] for name in there}):
+        spark.sql(f"CREATE SCHEMA IF NOT EXISTS {quote_table(schema)}")
+    with ThreadPoolExecutor(AT_ONCE, thread_name_prefix="names") as pool:
+        list(pool.map(partial(_lead_to, spark), there, there.values()))
+    return set(there)
 
 
 def name_table(spark: SparkSession, name: str, path: str) -> bool:
@@ -185,18 +217,19 @@ def name_table(spark: SparkSession, name: str, path: str) -> bool:
     >>> name_table(spark, "example.orders", f"{folder}/orders"), spark.table("example.orders").count()
     (True, 3)
     """
-    if not DeltaProbe(path).refresh():
-        return False
-    spark.sql(f"CREATE SCHEMA IF NOT EXISTS {quote_table(name.rpartition('.')[0])}")
+    return name_tables(spark, {name: path}) == {name}
+
+
+def _lead_to(spark: SparkSession, name: str, path: str) -> None:
+    """The name of a table in a schema that is there."""
     known = known_as(spark, name)
     if known is not None and known.place in (path, str(local_path(path))):
-        return True
+        return
     if known is not None:
         known.require_external(name, path)
         spark.sql(f"DROP TABLE {quote_table(name)}")  # no file goes with it
     literal = path.replace("\\", "\\\\").replace("'", "\\'")
     spark.sql(f"CREATE TABLE {quote_table(name)} USING delta LOCATION '{literal}'")
-    return True
 
 
 @dataclass(frozen=True)
