@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import threading
 from dataclasses import replace
@@ -11,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from floodmark.errors import MarkInvalid, MarkUnreadable
+from floodmark.hwm import ColumnIntHWM
 from floodmark.stores import LayeredMarkStore, MemoryMarkStore
 from floodmark.stores.memory import MemoryPage, MemoryPages
 from floodmark.testing.laws.records import (
@@ -225,6 +227,40 @@ def test_items_that_are_not_those_of_the_record_are_not_believed(pages: MemoryPa
     page = page_of(pages)
     page.rows = [replace(row, item=row.item.replace("/in/b", "/in/z")) for row in page.rows]
     with pytest.raises(MarkUnreadable, match="are not those that were saved"):
+        MemoryMarkStore(pages).read("orders")
+
+
+def lose_an_item(page: MemoryPage) -> None:
+    page.rows = page.rows[:1]
+
+
+def take_anothers_name(page: MemoryPage) -> None:
+    assert page.saved is not None
+    page.saved = replace(page.saved, val=page.saved.val.replace('"job":"orders"', '"job":"refunds"'))
+
+
+def make_the_mark_a_number(page: MemoryPage) -> None:
+    assert page.saved is not None
+    head = json.loads(page.saved.val)
+    head["marks"] = dict.fromkeys(head["marks"], ColumnIntHWM("landing", 3).serialize())
+    page.saved = replace(page.saved, val=json.dumps(head))
+
+
+@pytest.mark.parametrize(
+    ("spoil", "words"),
+    [
+        (lose_an_item, "1 of 2 items of 'landing' are there"),
+        (take_anothers_name, "it is the record of 'refunds'"),
+        (make_the_mark_a_number, "ColumnIntHWM has no items, but some are stored for it"),
+    ],
+)
+def test_a_record_that_was_tampered_with_is_not_read(
+    pages: MemoryPages, spoil: Callable[[MemoryPage], None], words: str
+) -> None:
+    """Whatever was lost or put in its place, it is said what does not fit."""
+    save(MemoryMarkStore(pages), *begun_with("/in/b"))
+    spoil(page_of(pages))
+    with pytest.raises(MarkUnreadable, match=words):
         MemoryMarkStore(pages).read("orders")
 
 
