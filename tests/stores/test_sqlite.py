@@ -31,6 +31,16 @@ def test_the_mark_is_seen_with_plain_sql(path: Path) -> None:
     assert shown == [("default", "orders", 30, 3, "2024-05-01T12:00:00+00:00")]
 
 
+def test_rows_of_lists_that_no_record_has_any_more_are_gone(path: Path) -> None:
+    """Of one that began anew, and of a source that the job reads no more: else they would stay for ever."""
+    store = SqliteMarkStore(path, keep_history=1)
+    save(store, record(1, landing=files("/in/a")), record(2, landing=files("/in/b")))
+    query = "select source, item from floodmark_items order by item"
+    assert [(source, item[-1]) for source, item in sqlite3.connect(path).execute(query)] == [("landing", "b")]
+    save(store, record(3))
+    assert sqlite3.connect(path).execute(query).fetchall() == []
+
+
 def test_a_growing_list_adds_rows_and_touches_no_other(path: Path) -> None:
     """Each row has the number of the commit that added it."""
     save(
