@@ -138,6 +138,58 @@ def test_a_lock_that_is_never_let_go_stops_the_run(tmp_path: Path) -> None:
             store.read("orders")
 
 
+def test_readers_do_not_wait_for_each_other(tmp_path: Path) -> None:
+    """A page of `serve` may look while another one does."""
+    store = FileMarkStore(tmp_path, patience_seconds=0.1)
+    save(store, record(1))
+    with (tmp_path / "default" / "orders.lock").open() as lock:
+        fcntl.flock(lock, fcntl.LOCK_SH)
+        assert store.read("orders") == record(1)
+
+
+def test_who_waits_for_a_lock_is_told_so(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Else it is taken for dead."""
+    monkeypatch.setattr("floodmark.stores.file.SILENT_SECONDS", 0.05)
+    store = FileMarkStore(tmp_path, patience_seconds=0.5)
+    save(store, record(1))
+    with (tmp_path / "default" / "orders.lock").open() as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        with pytest.raises(StoreUnreachable):
+            store.read("orders")
+    assert "waiting for the store" in caplog.text
+
+
+@pytest.mark.parametrize("ask", ["read", "names", "jobs", "add_run"])
+def test_a_folder_that_cannot_be_used_is_no_folder_without_marks(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, ask: str
+) -> None:
+    """Whatever is asked, also what begins with a list of its files."""
+    store = FileMarkStore(tmp_path)
+    save(store, record(1))
+
+    def refuse(*_: object, **__: object) -> None:
+        raise PermissionError("not yours")
+
+    for name in ("peek", "file_lock"):
+        monkeypatch.setattr(f"floodmark.stores.file.{name}", refuse)
+    asked = {"read": ["orders"], "add_run": [receipt(1)]}.get(ask, [])
+    with pytest.raises(StoreUnreachable, match="PermissionError: not yours"):
+        getattr(store, ask)(*asked)
+
+
+@pytest.mark.parametrize("left", ["stamp", "number", "logs"])
+def test_a_first_line_that_lacks_something_is_not_whole(store: FileMarkStore, tmp_path: Path, left: str) -> None:
+    """As after an edit by hand."""
+    save(store, record(1))
+    path = tmp_path / "default" / "orders.mark.jsonl"
+    first, rest = path.read_text().split("\n", 1)
+    path.write_text(json.dumps({name: part for name, part in json.loads(first).items() if name != left}) + "\n" + rest)
+    with pytest.raises(MarkUnreadable, match="the first line of its file is not whole"):
+        FileMarkStore(tmp_path).read("orders")
+
+
 def test_a_folder_that_is_a_file_cannot_be_used(tmp_path: Path) -> None:
     """Never taken for "no marks"."""
     (tmp_path / "marks").write_text("not a folder")

@@ -4,16 +4,13 @@ from __future__ import annotations
 
 import shutil
 import sqlite3
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
 from floodmark.errors import ConfigError, FormatTooNew, MarkUnreadable, StoreUnreachable
 from floodmark.stores import SqliteMarkStore
 from floodmark.testing.laws.records import ME, files, record, save
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 
 @pytest.fixture
@@ -108,6 +105,57 @@ def test_a_database_of_another_program_is_left_alone(path: Path) -> None:
     with pytest.raises(StoreUnreachable, match="was not made by Floodmark"):
         save(SqliteMarkStore(path), record(1))
     assert sqlite3.connect(path).execute("select name from sqlite_master").fetchall() == [("theirs",)]
+
+
+def test_a_file_that_is_no_database_is_left_alone(path: Path) -> None:
+    """The hint is for that, and not for every other trouble with a file."""
+    path.parent.mkdir()
+    path.write_text("name,amount\n" * 1000)
+    with pytest.raises(StoreUnreachable) as stop:
+        SqliteMarkStore(path).read("orders")
+    assert "name another file" in stop.value.hint
+    path.write_text("")
+    with pytest.raises(StoreUnreachable) as stop:
+        SqliteMarkStore(path).read("orders")
+    assert "name another file" not in stop.value.hint
+
+
+def test_who_waits_for_a_locked_database_is_told_so(
+    path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Else it is taken for dead."""
+    monkeypatch.setattr("floodmark.stores.sqlite.SILENT_SECONDS", 0.05)
+    store = SqliteMarkStore(path, patience_seconds=0.5)
+    save(store, record(1))
+    other = sqlite3.connect(path, isolation_level=None)
+    other.execute("begin exclusive")
+    with pytest.raises(StoreUnreachable):
+        store.read("orders")
+    assert "waiting for the store" in caplog.text
+
+
+@pytest.mark.parametrize("ask", ["names", "jobs"])
+def test_a_list_of_jobs_that_cannot_be_read_is_not_empty(path: Path, ask: str) -> None:
+    """As everything else that is asked."""
+    store = SqliteMarkStore(path, patience_seconds=0.2)
+    save(store, record(1))
+    other = sqlite3.connect(path, isolation_level=None)
+    other.execute("begin exclusive")
+    with pytest.raises(StoreUnreachable, match="database is locked"):
+        getattr(store, ask)()
+
+
+OPEN_FILES = Path("/proc/self/fd")
+
+
+@pytest.mark.skipif(not OPEN_FILES.is_dir(), reason="this system does not say which files a process has open")
+def test_a_store_that_was_closed_holds_no_file(path: Path) -> None:
+    """Its database may be moved or deleted then."""
+    store = SqliteMarkStore(path)
+    save(store, record(1))
+    assert path in [each.resolve() for each in OPEN_FILES.iterdir()]
+    store.close()
+    assert path not in [each.resolve() for each in OPEN_FILES.iterdir()]
 
 
 def test_a_database_of_a_newer_version_is_left_alone(path: Path) -> None:
