@@ -90,7 +90,7 @@ TESTS: dict[str, tuple[str, ...]] = {
     "stores/paged.py": (*PAGED, "tests/stores/test_lease.py", FORMATS),
     "stores/wire.py": (*PAGED, "tests/stores/test_record.py", FORMATS),
     "stores/extras.py": ("tests/stores/test_extras.py", "tests/stores/test_record.py", *STEP, MODEL),
-    "sinks/contract.py": ("tests/sinks/test_ledger.py", MODEL),
+    "sinks/contract.py": ("tests/sinks/test_ledger.py", "tests/sinks/test_contract.py", *STEP, MODEL),
 }
 """The tests of a module, quickest first; files that are not there are left out."""
 PLUGINS = ("-p", "no:cacheprovider", "-p", "reached", "-W", "ignore::pytest.PytestAssertRewriteWarning")

@@ -53,3 +53,13 @@ def test_a_ledger_is_known_by_its_name_of_today_and_of_before_dots_were_escaped(
     assert ledger == "floodmark.prod%2Eeu.50%25%2Eorders.lake"
     assert [is_ledger(each, ledger) for each in (ledger, "floodmark.prod.eu.50%.orders.lake")] == [True, True]
     assert not is_ledger(ledger_id("prod", "eu.50%.orders", "lake"), ledger)
+
+
+@pytest.mark.parametrize(
+    ("recorded", "last"),
+    [(Recorded(4, "d4"), 4), (Recorded(4, is_fence=True, before=3), 3), (Recorded(4, is_fence=True), None)],
+    ids=["a batch", "a fence above a batch", "a fence of which nothing more is known"],
+)
+def test_a_fence_does_not_hide_which_batch_was_the_last(recorded: Recorded, last: int | None) -> None:
+    """Else a batch that a sink has lost would be hidden by the fence above it."""
+    assert recorded.last_batch == last
