@@ -92,7 +92,7 @@ def test_a_project_is_made_of_a_topic(
     ("place", "code", "said"),
     [
         ("nowhere", 1, "nowhere cannot be read: there is no such file or folder"),
-        ("mysql://h/d", 2, "mysql://h/d is nothing that can be looked into"),
+        ("mysql://h/d", 2, "mysql://h/d is no place that `init` can look into"),
         (".", 2, "there is nothing to read in ."),
     ],
 )

@@ -55,7 +55,7 @@ def test_the_line_of_usage_has_an_argument_as_man_pages_have_it(
         (("marks", "set", "orders"), "Error: Missing argument 'VALUE'."),
         (("runs", "--last", "0"), "Error: Invalid value for '--last'"),
         (("runs", "--log-level", "loud"), "Error: unknown --log-level 'loud'."),
-        (("runs", "--project", "nowhere.yaml"), "Error: there is no project file nowhere.yaml."),
+        (("runs", "--project", "nowhere.yaml"), "Error: there is no project file 'nowhere.yaml'."),
         (("runs", "--env-file", "nowhere"), "Error: env file nowhere cannot be read"),
     ],
 )
