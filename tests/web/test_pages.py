@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -61,6 +62,19 @@ def test_a_page_does_not_wait_for_a_look_that_takes_long(seen: list[Snapshot]) -
     go_on.set()
     pages.look_beside().join(30)  # waits for the one that is under way, and takes what it saw
     assert pages.snapshot() is seen[1]
+
+
+def test_a_new_server_looks_and_counts_before_anybody_asks(seen: list[Snapshot]) -> None:
+    """The first page, and the first question of Prometheus, need not wait for it."""
+    done: list[str] = []
+
+    def look() -> Snapshot:
+        done.append("looked")
+        return seen[0]
+
+    pages = replace(pages_over(look, 60.0), metrics=lambda: (done.append("counted"), b"")[1])
+    pages.prepare().join(30)
+    assert done == ["looked", "counted"]
 
 
 def test_a_store_that_is_gone_is_told_though_an_earlier_look_saw_it(seen: list[Snapshot]) -> None:

@@ -137,7 +137,7 @@ def listen(pages: Pages, host: str, port: int) -> None:
         ) from error
     shown = f"[{host}]" if ":" in host else host
     print_line(f"http://{shown}:{taken.getsockname()[1]}/ (Ctrl-C ends it)")
-    pages.look_beside()  # so that the first page need not wait for it
+    pages.prepare()
     config = uvicorn.Config(application(pages), log_level="warning", access_log=False, server_header=False)
     try:
         uvicorn.Server(config).run(sockets=[taken])

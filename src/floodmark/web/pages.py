@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Awaitable, Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import wraps
 from inspect import iscoroutinefunction
@@ -98,6 +99,19 @@ class Pages:
         if last.age > max(FRESH_SECONDS, PAUSE_FACTOR * last.seconds) and not self._lock.locked():
             self.look_beside(last)
         return last.snapshot
+
+    def prepare(self) -> threading.Thread:
+        """Look and count in a thread before anybody asks: of a hundred thousand receipts, each takes a second."""
+
+        def look_and_count() -> None:
+            with suppress(FloodmarkError):  # whoever asks is told
+                self.snapshot()
+                if self.metrics is not None:
+                    self.metrics()
+
+        thread = threading.Thread(target=look_and_count, daemon=True)
+        thread.start()
+        return thread
 
     def look_beside(self, last: Look | None = None) -> threading.Thread:
         """Look in a thread; one at a time looks, the others take what it saw."""
