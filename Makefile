@@ -17,7 +17,7 @@ java: ## fetch a JDK into the cache folder, where no Java 17 or 21 is installed
 demo: setup ## about half a minute: a small shop, a kill in the middle of a write, late rows; nothing lost, nothing doubled
 	@$(BIN)/floodmark demo .demo
 
-demo-platform: setup ## some minutes: two days of a platform's costs, a crash, late rows, and not a cent lost or doubled
+demo-platform: setup ## a minute on two cores: two days of a platform's costs, a crash, late rows, and not a cent lost or doubled
 	@$(BIN)/python examples/platform_observability/demo.py
 
 docs: setup ## build the site of the docs into build/site, offline, and check its links and the README's types
