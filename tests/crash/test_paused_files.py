@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import threading
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -35,7 +36,8 @@ def start_paused() -> Iterator[Callable[[Path, str], subprocess.Popen[str]]]:
     yield start
     for each in started:
         for pid in processes_of_session(each.pid):
-            os.kill(pid, signal.SIGKILL)
+            with suppress(ProcessLookupError):  # it may just have ended by itself
+                os.kill(pid, signal.SIGKILL)
         with each:  # waits, and closes its pipe: else its end is another test's warning
             pass
 
