@@ -99,7 +99,8 @@ def receipt_of(reports: list[ViewReport], started: datetime, seconds: float) -> 
 class ViewPublisher:
     """Publishes views in a session of its own, since names without a schema are looked up in `schema` there.
 
-    It looks at each table once, so that all views show the same rows of it, and may publish several side by side.
+    It looks at each table once, and may publish several views side by side: those that become tables, and name their
+    tables without a schema, show the same version of each. What a catalog keeps, or is named with, is as it is read.
     """
 
     spark: SparkSession

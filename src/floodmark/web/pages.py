@@ -101,7 +101,7 @@ class Pages:
         return last.snapshot
 
     def prepare(self) -> threading.Thread:
-        """Look and count in a thread before anybody asks: of a hundred thousand receipts, each takes a second."""
+        """Look and count in a thread before anybody asks: with a hundred thousand receipts, either takes a second."""
 
         def look_and_count() -> None:
             with suppress(FloodmarkError):  # whoever asks is told
