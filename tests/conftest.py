@@ -29,6 +29,9 @@ Without the last one it has 48 MB for compiled code, which a workflow outgrows: 
 """
 
 
+LONG_LIVED = {"spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=4"}
+"""The suite's own JVM lives for a quarter of an hour, in which Spark plans thousands of queries: there the second
+compiler pays, and takes a quarter off the suite's time."""
 INTERPRETED = {"spark.sql.codegen.wholeStage": "false", "spark.sql.codegen.factoryMode": "NO_CODEGEN"}
 """Spark compiles Java for every new query, and a test rarely asks the same one twice: without it, tests with Spark cost
 a quarter less CPU. `make crash`, and every process that a test starts, work as they are shipped."""
@@ -101,7 +104,8 @@ def loggers_of_a_fresh_interpreter() -> Iterator[None]:
 @pytest.fixture(scope="session")
 def spark(request: pytest.FixtureRequest) -> Iterator[SparkSession]:
     """The suite's session: small, local, started by the first test that asks for it."""
-    settings = {"spark.master": "local[2]", "spark.driver.memory": "3g", "spark.jars.packages": DRIVERS, **FORGETFUL}
+    settings = {"spark.master": "local[2]", "spark.driver.memory": "3g", "spark.jars.packages": DRIVERS}
+    settings |= FORGETFUL | LONG_LIVED
     is_crash = any(item.get_closest_marker("crash") for item in request.session.items)
     session = spark_session(settings if is_crash else settings | INTERPRETED, app_name="floodmark-tests")
     yield session

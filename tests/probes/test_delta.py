@@ -205,6 +205,7 @@ def test_notes_of_other_writers_are_not_ours() -> None:
         ("MERGE", {"numTargetRowsInserted": 0, "numTargetRowsUpdated": 1, "numTargetRowsDeleted": 0}, True, True),
         ("RESTORE", {"numRestoredFiles": 1}, True, True),
         ("SOMETHING NEW", {}, True, False),
+        ("CREATE TABLE", {}, False, False),
     ],
 )
 def test_the_log_tells_what_a_commit_did(
@@ -213,6 +214,15 @@ def test_the_log_tells_what_a_commit_did(
     """Maintenance is not new data; an operation nobody knows is looked at rather than passed over."""
     commit = Commit(1, operation, metrics=metrics)
     assert (commit.changes_rows, commit.rewrites) == (changes, rewrites)
+
+
+@pytest.mark.parametrize(
+    ("metrics", "changes"), [({}, True), ({"numOutputRows": 2}, True), ({"numOutputRows": 0}, False)]
+)
+def test_a_table_that_deltalake_made_may_have_rows_from_the_start(metrics: dict[str, int], changes: bool) -> None:
+    """Spark's CREATE TABLE never has: with rows, it goes by another name there."""
+    commit = Commit(0, "CREATE TABLE", metrics=metrics, engine="delta-rs:py-1.6.6")
+    assert (commit.changes_rows, commit.rewrites) == (changes, False)
 
 
 @pytest.mark.parametrize(

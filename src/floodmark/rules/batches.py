@@ -175,7 +175,7 @@ class RowCount:
         rows = F.count(F.lit(1))
         return rows >= self.min if self.max is None else (rows >= self.min) & (rows <= self.max)
 
-    def seen(self) -> Column:
+    def sample(self) -> Column:
         from pyspark.sql import functions as F
 
         return F.concat(F.count(F.lit(1)).cast("string"), F.lit(" rows"))
@@ -208,7 +208,7 @@ class Fresh:
 
         return F.max(F.col(self.column).cast("timestamp")) >= F.lit(at - self.within)
 
-    def seen(self) -> Column:
+    def sample(self) -> Column:
         from pyspark.sql import functions as F
 
         newest = F.max(F.col(self.column).cast("timestamp")).cast("string")

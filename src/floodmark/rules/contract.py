@@ -94,8 +94,8 @@ class Summing(Rule, Protocol):
     def sums(self, at: datetime) -> Column:
         """An aggregate that is true for a good batch; `at` is the batch's time, the same when it is repeated."""
 
-    def seen(self) -> Column:
-        """An aggregate, as text, that tells what was found."""
+    def sample(self) -> Column:
+        """An aggregate, as text: what of the batch the result shows."""
 
 
 def check_action(name: str, action: str, known: Sequence[Action] = ACTIONS) -> None:

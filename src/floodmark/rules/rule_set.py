@@ -123,7 +123,7 @@ class RuleSet:
         for place, rule in enumerate(self.rules):
             if isinstance(rule, Summing):
                 sums.append(F.coalesce(rule.sums(at), F.lit(False)).alias(f"holds_{place}"))
-                sums.append(rule.seen().alias(f"sample_{place}"))
+                sums.append(rule.sample().alias(f"sample_{place}"))
             else:
                 breaks = legend.breaks([place])
                 sums.append(F.expr(f"count_if({breaks}) as failed_{place}"))

@@ -66,7 +66,7 @@ def values(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Dat
     folder = tmp_path_factory.mktemp("values")
     sink = Delta(str(folder))
     ways = [way_of(sink, rows, number, size) for number, size in enumerate((UNKNOWN, SMALL, UNKNOWN), 1)]
-    assert ways == ["spark", "arrow", "parquet"]
+    assert ways == ["spark", "arrow", "parquet"]  # times without a zone are a feature of a new table
     return spark.read.format("delta").load(str(folder))
 
 
@@ -88,7 +88,7 @@ def test_partitions_have_the_values_that_spark_gives_them(spark: SparkSession, t
     )
     sink = Delta(str(tmp_path), partition_by=("p", "d", "n", "b"))
     ways = [way_of(sink, rows, number, size) for number, size in enumerate((UNKNOWN, SMALL, UNKNOWN), 1)]
-    assert ways == ["spark", "arrow", "parquet"]
+    assert ways == ["parquet", "arrow", "parquet"]
     table = spark.read.format("delta").load(str(tmp_path))
     assert table.where("p = 'a b/ü%=x' AND d = date'2024-01-01' AND n = -7 AND b").count() == 3
     assert table.where("p IS NULL AND d IS NULL AND n IS NULL AND b IS NULL").count() == 3
@@ -139,11 +139,11 @@ def test_a_refresh_makes_the_same_table_both_ways(spark: SparkSession, tmp_path:
         sink = replace(KINDS[kind], path=str(tmp_path / str(size.rows)))
         made = [replace(batch(number, size=size), kind="refresh") for number in (1, 2)]
         written = [sink.write(rows, each) for rows, each in zip((first, second), made, strict=True)]
-        ways = {each.notes.ways["delta"] for each in made}
+        ways = [each.notes.ways["delta"] for each in made]
         table = sink.read(lambda: spark)
         assert table is not None
         found.append((written, sorted(map(tuple, table.collect())), table.schema, sink.recorded(LEDGER, no_session)))
-        assert ways == {"spark" if size is UNKNOWN else "arrow"}
+        assert ways == (["parquet", "spark"] if size is UNKNOWN else ["arrow", "arrow"])
     assert found[0] == found[1]
 
 

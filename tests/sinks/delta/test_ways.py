@@ -62,7 +62,9 @@ def test_a_small_batch_goes_through_arrow_and_one_of_unknown_size_does_not(
     spark: SparkSession, ab: DataFrame, tmp_path: Path, kind: str
 ) -> None:
     """Also the one that makes the table; the receipt says which."""
-    sink, more = replace(KINDS[kind], path=str(tmp_path)), frame(spark, ID_V, (2, "c"), (3, "c"))
+    sink, more = replace(KINDS[kind], path=str(tmp_path / "t")), frame(spark, ID_V, (2, "c"), (3, "c"))
+    first = replace(sink, path=str(tmp_path / "of unknown size"))
+    assert way_of(first, ab, 1, UNKNOWN) == "parquet"
     ways = [way_of(sink, ab, 1), way_of(sink, more, 2, UNKNOWN), way_of(sink, more, 3)]
     assert ways == ["arrow", "parquet" if kind == "append" else "spark", "arrow"]
     assert sink.recorded(LEDGER, no_session) == Recorded(3, "d3")
@@ -122,7 +124,7 @@ def test_what_the_log_does_not_hold_exactly_is_matched_and_parted_by_spark(
 def test_a_partition_of_empty_text_is_that_of_null_whoever_writes_it(spark: SparkSession, tmp_path: Path) -> None:
     """As Spark has it, which writes the files; `deltalake` would tell the two apart."""
     rows, sink = spark.sql("SELECT '' AS k, 1 AS v"), Delta(str(tmp_path), partition_by=("k",))
-    assert [way_of(sink, rows, number) for number in (1, 2)] == ["spark", "parquet"]
+    assert [way_of(sink, rows, number) for number in (1, 2)] == ["parquet", "parquet"]
     assert delta_rows(spark, tmp_path) == [(None, 1), (None, 1)]
 
 
@@ -132,17 +134,17 @@ def test_a_setting_that_is_not_known_is_refused() -> None:
         Delta("t", writer="arrow")  # type: ignore[arg-type]
 
 
-def test_rows_that_are_more_than_was_known_go_through_spark(spark: SparkSession, tmp_path: Path) -> None:
+def test_rows_that_are_more_than_was_known_are_written_by_spark(spark: SparkSession, tmp_path: Path) -> None:
     """They are not all brought to the driver, and what was observed is known not to be all."""
     made = batch(1, size=SMALL)
     assert Delta(str(tmp_path)).write(spark.range(SMALL_ROWS + 5), made) == SMALL_ROWS + 5
-    assert (made.notes.ways, made.notes.is_partly_observed) == ({"delta": "spark"}, True)
+    assert (made.notes.ways, made.notes.is_partly_observed) == ({"delta": "parquet"}, True)
 
 
-def test_rows_that_pyspark_makes_no_arrow_of_go_through_spark(spark: SparkSession, tmp_path: Path) -> None:
+def test_rows_that_pyspark_makes_no_arrow_of_are_written_by_spark(spark: SparkSession, tmp_path: Path) -> None:
     """A struct that is NULL and whose fields never are: a moment in it is more than the conversion takes."""
     rows = spark.sql("select 1L as id, named_struct('at', timestamp'2024-01-01') as s union all select 2L, null")
-    assert way_of(Delta(str(tmp_path / "t")), rows, 1) == "spark"
+    assert way_of(Delta(str(tmp_path / "t")), rows, 1) == "parquet"
     assert [row.s is None for row in spark.read.format("delta").load(f"{tmp_path}/t").orderBy("id").collect()] == [
         False,
         True,
@@ -165,7 +167,7 @@ def test_the_look_says_what_is_small(
 ) -> None:
     """A transform that may make more rows of its own is judged by the batch before."""
     sink = Delta(str(tmp_path))
-    assert way_of(sink, ab, 1, BatchSize(10)) == "spark"
+    assert way_of(sink, ab, 1, BatchSize(10)) == "parquet"
     assert way_of(sink, ab, 2, size) == way
 
 
@@ -190,11 +192,13 @@ def test_what_spark_notes_of_columns_of_a_database_keeps_no_batch_from_arrow(
     """Rows that are read by JDBC bring it into the table, where it says nothing."""
     noted = {"scale": 0, "jdbcClientType": "text", "__CHAR_VARCHAR_TYPE_STRING": "varchar(2147483647)"}
     rows, sink = ab.withMetadata("v", noted), Delta(str(tmp_path))
-    assert [way_of(sink, rows, 1, UNKNOWN), way_of(sink, rows, 2), way_of(sink, rows, 3)] == ["spark", "arrow", "arrow"]
+    by_spark = replace(sink, writer="spark")
+    assert [way_of(by_spark, rows, 1), way_of(sink, rows, 2), way_of(sink, rows, 3)] == ["spark", "arrow", "arrow"]
     assert len(delta_rows(spark, tmp_path)) == 6
-    new = Delta(str(tmp_path / "new"))
-    assert [way_of(new, rows, 1), way_of(new, rows, 2)] == ["arrow", "arrow"]
-    assert "SPARK" not in DeltaTable(tmp_path / "new").schema().to_json()
+    for size, way in ((UNKNOWN, "parquet"), (SMALL, "arrow")):
+        new = Delta(str(tmp_path / way))
+        assert [way_of(new, rows, 1, size), way_of(new, rows, 2)] == [way, "arrow"]
+        assert "SPARK" not in DeltaTable(tmp_path / way).schema().to_json()
 
 
 def test_facts_by_date_take_the_way_of_small_batches(spark: SparkSession, tmp_path: Path) -> None:

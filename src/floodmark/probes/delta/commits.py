@@ -93,6 +93,11 @@ class Commit:
         return self.is_native and "numOutputRows" in self.metrics
 
     @property
+    def is_maintenance(self) -> bool:
+        """Whether it cannot have brought or taken a row; one of `deltalake` that makes a table may name files."""
+        return self.operation in MAINTENANCE and not (self.is_native and self.operation == "CREATE TABLE")
+
+    @property
     def inserted_rows(self) -> int | None:
         found = self._first(INSERTED)
         if found is None or self.operation == "MERGE":
@@ -126,7 +131,7 @@ class Commit:
     @property
     def rewrites(self) -> bool:
         """Whether rows that were there before are gone or other ones now."""
-        if self.operation in MAINTENANCE:
+        if self.is_maintenance:
             return False
         if self._is_counted:
             return bool(self.updated_rows or self.deleted_rows)
@@ -135,7 +140,7 @@ class Commit:
     @property
     def changes_rows(self) -> bool:
         """Whether a reader of changes has anything to see here; True where the log does not tell."""
-        if self.operation in MAINTENANCE:
+        if self.is_maintenance:
             return False
         return self.rewrites or bool(self.inserted_rows) or (self.inserted_rows is None and not self._is_counted)
 

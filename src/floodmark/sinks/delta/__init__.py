@@ -207,7 +207,7 @@ class Delta(Atomic):
         elif self.mode == "merge" and exists:
             self._merge(rows, batch)
         elif self.mode == "merge":  # nothing to merge with: the newest rows make the table, in one commit
-            self._save(self._newest(rows).where(f"NOT {DELETE}"), batch, exists=False)
+            self._save(self.first_rows(rows), batch, exists=False)
         elif self.mode == "replace" and self.by:
             self._replace_by(rows, batch, exists=exists)
         else:
@@ -226,8 +226,11 @@ class Delta(Atomic):
         """The whole table in one commit, also with other columns than before."""
         if not exists:
             self.target.prepare(rows, batch)
-        newest = self._newest(rows).where(f"NOT {DELETE}") if self.mode == "merge" else rows
-        writer = self.target.writer(without_own(newest), batch).mode("overwrite").option("overwriteSchema", "true")
+        writer = (
+            self.target.writer(without_own(self.first_rows(rows)), batch)
+            .mode("overwrite")
+            .option("overwriteSchema", "true")
+        )
         writer.save(self.target.location(rows.sparkSession))
         # A table that gets another schema loses its clustering; setting it again is a commit of its own.
         cluster_table(rows.sparkSession, self.target.place, self.cluster_by)
@@ -252,6 +255,10 @@ class Delta(Atomic):
         with shared_view(without_own(rows)) as view:
             statement = replace_statement(self.target.place.sql, view, columns, self.by, evolve=self.evolve)
             self.target.run(statement, batch, rows.sparkSession, {})
+
+    def first_rows(self, rows: DataFrame) -> DataFrame:
+        """Those that the table has once the batch has made it, or taken the place of all it had."""
+        return self._newest(rows).where(f"NOT {DELETE}") if self.mode == "merge" else rows
 
     def _newest(self, rows: DataFrame) -> DataFrame:
         return newest_per_key(rows, self.key, self.sequence, self.delete_when)

@@ -1,4 +1,4 @@
-"""Large appends into a Delta table: Spark writes their rows as Parquet, and `deltalake` commits the files by number.
+"""Large appends, and the large batches that make a table: Spark writes Parquet, and `deltalake` commits it by number.
 
 Delta's own writer builds the whole state of a table to learn a transaction number of it, and again after its commit:
 three Spark jobs beside the one that writes. Here the log is read by the probe, and nothing is built.
@@ -18,7 +18,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote
 
 from floodmark.failpoints import reach
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from deltalake import DeltaTable
     from deltalake.transaction import AddAction
     from pyspark.sql import DataFrame
-    from pyspark.sql.types import StructType
+    from pyspark.sql.types import DataType, StructType
 
     from floodmark.probes.delta import Commit, DeltaProbe
 
@@ -53,14 +53,14 @@ class ParquetWriter(NativeWriter):
     """One append of one sink, whose files Spark writes."""
 
     def write_new(self, probe: DeltaProbe | None) -> Commit | None:
-        if probe is None or not self.is_append:
-            raise AnotherWay("it makes the table, or takes the place of rows")
+        if probe is not None and not self.is_append:
+            raise AnotherWay("it takes the place of rows")
         self.require_plain_settings()
         self.require_fitting(probe)
         folder = self.table_folder / STAGING / f"{self.name_of_ledger}-{self.batch.number}-{uuid.uuid4().hex}"
         try:
             files = self.write_files(folder, probe)
-            return self.commit_once(folder, files)
+            return self.commit_once(folder, files, is_first=probe is None)
         finally:
             tidy_staging(folder)
 
@@ -74,24 +74,30 @@ class ParquetWriter(NativeWriter):
         if any(str(spark.conf.get(name, None)).lower() not in ("none", "false") for name in LAYOUTS):
             raise AnotherWay("the session asks Delta's writer for another layout")
 
-    def write_files(self, folder: Path, probe: DeltaProbe) -> list[DataFile]:
+    def write_files(self, folder: Path, probe: DeltaProbe | None) -> list[DataFile]:
         """The rows as Parquet in this folder, by one Spark job; what was written, by the files' own footers."""
-        schema, properties = table_schema(probe.schema_json()), probe.properties()
-        columns = indexed_columns(schema, properties)
-        writer = rows_in(self.rows, schema).write.options(**NO_MARKER)
+        schema = table_schema(probe.schema_json()) if probe else self.columns
+        columns = indexed_columns(schema, probe.properties() if probe else self.sink.target.properties)
+        rows = rows_in(self.rows if probe else self.sink.first_rows(self.rows), schema)
+        partitions = probe.partitions() if probe else self.sink.partition_by
         try:
-            writer.partitionBy(*probe.partitions()).parquet(literal_path(str(folder)))
+            rows.write.options(**NO_MARKER).partitionBy(*partitions).parquet(literal_path(str(folder)))
         except Exception as error:
             self.sink.target.explain(error, self.batch, self.session)
             raise
         parts = sorted(folder.rglob("part-*.parquet"))
         return [DataFile(part.relative_to(folder), statistics_of(part, columns)) for part in parts]
 
-    def commit_once(self, folder: Path, files: Sequence[DataFile]) -> Commit | None:
+    def commit_once(self, folder: Path, files: Sequence[DataFile], *, is_first: bool) -> Commit | None:
         """Unless the batch was committed meanwhile; rows that take another way after all are read once more."""
-        target = self.sink.target
+
+        def commit(found: DeltaProbe | None) -> None:
+            if (found is None) != is_first:
+                raise AnotherWay("the table was made, or is gone, since the files were written for it")
+            self.commit(folder, files, found)
+
         try:
-            return target.write_natively(self.batch, lambda found: self.commit(folder, files, found), self.session)
+            return self.sink.target.write_natively(self.batch, commit, self.session)
         except AnotherWay:
             self.batch.notes.is_partly_observed = True
             raise
@@ -100,34 +106,54 @@ class ParquetWriter(NativeWriter):
         """Commit on top of the very look that found the number free, and under the lock."""
         from deltalake.exceptions import DeltaError
 
-        if probe is None:
-            raise AnotherWay("the table is gone")
         self.require_fitting(probe)
         held = [file for file in files if file.statistics.rows]
-        if any(set(file.partition) != set(probe.partitions()) for file in held):
+        if probe and any(set(file.partition) != set(probe.partitions()) for file in held):
             raise AnotherWay("the table is partitioned otherwise than when the files were written")
         for file in held:
             move(folder / file.path, self.table_folder / file.path)
         reach("after_files")
         try:
-            probe.commit(lambda table: self.commit_files(table, held))
+            if probe is None:
+                self.make_table(held)
+            else:
+                probe.commit(lambda table: self.commit_files(table, held))
         except DeltaError as error:
             raise AnotherWay(f"deltalake refused it: {error}") from error
         self.remove_earlier_attempts()
 
-    def commit_files(self, table: DeltaTable, files: Sequence[DataFile]) -> None:
-        """In one commit, which says of itself what one of Spark's says."""
+    def make_table(self, files: Sequence[DataFile]) -> None:
+        """The first rows make the table, in one commit."""
+        from deltalake import Schema
+        from deltalake.transaction import create_table_with_add_actions
+
         added = [file.action(self.table_folder) for file in files]
+        create_table_with_add_actions(
+            str(self.table_folder),
+            Schema.from_json(as_nullable(self.columns).json()),
+            added,
+            mode="error",  # one that came since is another's, and nobody has asked it for our number
+            partition_by=list(self.sink.partition_by),
+            configuration=dict(self.sink.target.properties),
+            **self.options(files, added),
+        )
+
+    def commit_files(self, table: DeltaTable, files: Sequence[DataFile]) -> None:
+        """In one commit."""
+        added = [file.action(self.table_folder) for file in files]
+        partitions = table.metadata().partition_columns
+        table.create_write_transaction([*added], "append", table.schema(), partitions, **self.options(files, added))
+        table.update_incremental()  # the handle still stands before the commit
+        tidy_log(table, table.metadata().configuration)
+
+    def options(self, files: Sequence[DataFile], added: Sequence[AddAction]) -> dict[str, Any]:
+        """What the commit is made with; it says of itself what one of Spark's says."""
         metrics = {
             "numFiles": str(len(added)),
             "numOutputRows": str(sum(file.statistics.rows for file in files)),
             "numOutputBytes": str(sum(action.size for action in added)),
         }
-        options = self.commit_options(is_append=True, operationMetrics=metrics)
-        partitions = table.metadata().partition_columns
-        table.create_write_transaction([*added], "append", table.schema(), partitions, **options)
-        table.update_incremental()  # the handle still stands before the commit
-        tidy_log(table, table.metadata().configuration)
+        return self.commit_options(is_append=True, operationMetrics=metrics)
 
     @property
     def table_folder(self) -> Path:
@@ -172,6 +198,17 @@ class DataFile:
         found = (table / self.path).stat()
         moment, told = found.st_mtime_ns // 1_000_000, json.dumps(self.statistics.as_delta_has_them())
         return AddAction(str(self.path), found.st_size, self.partition, moment, data_change=True, stats=told)
+
+
+def as_nullable(kind: DataType) -> DataType:
+    """A type as Delta's own writer notes it in a new table: every part may be NULL, and nothing is noted of it."""
+    from pyspark.sql.types import ArrayType, MapType, StructField, StructType
+
+    if isinstance(kind, StructType):
+        return StructType([StructField(each.name, as_nullable(each.dataType)) for each in kind.fields])
+    if isinstance(kind, ArrayType):
+        return ArrayType(as_nullable(kind.elementType))
+    return MapType(as_nullable(kind.keyType), as_nullable(kind.valueType)) if isinstance(kind, MapType) else kind
 
 
 def rows_in(rows: DataFrame, table: StructType) -> DataFrame:
