@@ -14,7 +14,6 @@ from floodmark.probes.delta.files import FROM_DATABASES, PARTITION_TYPES, PLAIN_
 
 if TYPE_CHECKING:
     import pyarrow as pa
-    from pyspark.sql import SparkSession
     from pyspark.sql.types import DataType, StructField, StructType
 
     from floodmark.probes.delta import Commit, DeltaProbe, TableFeatures
@@ -64,11 +63,11 @@ class AnotherWay(Exception):
     """The batch takes another way than this one, for a reason that the debug log gives; nothing was committed."""
 
 
-def require_plain_session(spark: SparkSession, properties: Mapping[str, str]) -> None:
+def require_plain_session(settings: Mapping[str, str], properties: Mapping[str, str]) -> None:
     """A new table is to have nothing that Spark would have to give it. Raises AnotherWay."""
     if unknown := unknown_properties(properties):
         raise AnotherWay(f"the sink gives a new table the property {unknown[0]}")
-    if any(name.startswith(DEFAULTS) for name in spark.conf.getAll):
+    if any(name.startswith(DEFAULTS) for name in settings):
         raise AnotherWay("the session gives new tables properties")
 
 

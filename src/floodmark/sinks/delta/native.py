@@ -60,6 +60,11 @@ class NativeWriter(ABC):
         """What the target gets."""
         return without_own(self.rows).schema
 
+    @cached_property
+    def session_settings(self) -> Mapping[str, str]:
+        """A hundred calls to the JVM: asked once for a batch."""
+        return dict(self.session().conf.getAll)
+
     def require_plain_sink(self) -> None:
         """Nothing that the sink is asked to do needs Spark."""
         sink, location = self.sink, self.sink.target.place.location(self.session)
@@ -74,7 +79,7 @@ class NativeWriter(ABC):
         """Rows and table allow it, as the table is at this look: asked again under the lock."""
         table = table_schema(probe.schema_json()) if probe else self.columns
         if probe is None:
-            choice.require_plain_session(self.session(), self.sink.target.properties)
+            choice.require_plain_session(self.session_settings, self.sink.target.properties)
             choice.require_no_features(table)
         elif probe.has_only_fences():
             raise AnotherWay("the table was made by a fence, and has no columns yet")
