@@ -97,7 +97,10 @@ def test_the_dockerfile_is_small_not_root_and_brings_its_connectors() -> None:
     steps = re.findall(r"^(FROM|USER|ENTRYPOINT|CMD|RUN|COPY|WORKDIR|ENV) (.*)", text, re.MULTILINE)
     words = [word for word, _ in steps]
     assert words.count("FROM") == 2
-    assert dict(steps)["USER"] == "floodmark"
+    user = dict(steps)["USER"].split(":")[0]
+    assert int(user) > 0  # Kubernetes believes a number alone
+    assert f"useradd --uid {user} " in text
+    assert f"runAsUser: {user}" in (FOLDER / "kubernetes.yaml").read_text()
     assert json.loads(dict(steps)["ENTRYPOINT"]) == ["tini", "--", "floodmark"]
     connectors = next(place for place, (word, rest) in enumerate(steps) if word == "RUN" and "connectors" in rest)
     assert connectors > words.index("USER")
