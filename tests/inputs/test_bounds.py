@@ -97,6 +97,7 @@ def test_characters_that_no_alphabet_has_are_text_like_any_other(text: str, valu
     assert parse(f"a: {text}\nb: {{c: ${{B}}}}", "it.yaml")[0] == {"a": value, "b": {"c": "${B}"}}
 
 
+@pytest.mark.slow
 def test_many_fields_of_one_mapping_are_read_in_time() -> None:
     """Whether a field stands twice is counted once, not once for each of them."""
     begun = time.process_time()

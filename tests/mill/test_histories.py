@@ -37,6 +37,7 @@ from tests.mill.test_planning import (
     windowed_pair,
 )
 
+pytestmark = pytest.mark.slow
 RUNS = 6
 """So many ends stand in each partition: a run that the function ends leaves those of others to the next."""
 

@@ -75,6 +75,7 @@ SQL_JOB = """\
 
 
 @pytest.mark.parametrize("store", ["sqlite:///marks.db", "file:marks"])
+@pytest.mark.slow
 def test_the_first_page_of_many_jobs_reads_the_newest_receipts_and_each_sql_once(tmp_path: Path, store: str) -> None:
     """The overview has the last run of each job and the newest of all; older runs are compared without being parsed."""
     jobs = "".join(SQL_JOB.format(number=number) for number in range(MANY_JOBS))

@@ -193,6 +193,7 @@ def test_a_module_that_needs_spark_is_named_by_plan_which_goes_on(folder: Path) 
     assert planned.stdout.startswith("orders: nothing new")
 
 
+@pytest.mark.slow
 def test_a_locked_store_is_waited_for_with_a_word(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     """Who waits without a word is taken for dead; the error says who may know more."""
     path = tmp_path / "marks.db"
