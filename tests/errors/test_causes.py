@@ -57,6 +57,10 @@ COLUMN = """[UNRESOLVED_COLUMN.WITH_SUGGESTION] A column, variable, or function 
 resolved. Did you mean one of the following? [`id`, `name`]. SQLSTATE: 42703; line 1 pos 0;
 'Project ['idd]
 """
+NAMES = """[DELTA_INVALID_CHARACTERS_IN_COLUMN_NAMES] Found invalid character(s) among ' ,;{}()\\n\\t=' in the column
+names of your schema.
+Invalid column names: a b.
+Please use other characters and try again."""
 TYPE = '[UNSUPPORTED_DATATYPE] Unsupported data type "LNOG". SQLSTATE: 0A000 (line 1, pos 3)'
 DIVISION = "[DIVIDE_BY_ZERO] Division by zero. SQLSTATE: 22012\n== SQL ==\n1/0"
 DRIVER = ": java.lang.ClassNotFoundException: com.mysql.cj.jdbc.Driver"
@@ -86,6 +90,7 @@ JvmError.__module__ = "pyspark.errors"
         ),
         (PARQUET, "file:/in/a.parquet is not a Parquet file (length is too low: 5)", "other"),
         (COLUMN, "there is no column 'idd' (the rows have id, name)", "values"),
+        (NAMES, "a Delta table takes no column 'a b', with a blank or one of , ; = and brackets in its name", "values"),
         (TYPE, "'LNOG' is no type of Spark's", "values"),
         (DIVISION, "Division by zero.", "values"),
         (DRIVER, "class com.mysql.cj.jdbc.Driver is not on Spark's class path", "setup"),

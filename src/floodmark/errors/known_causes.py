@@ -189,6 +189,12 @@ KNOWN = (
         "values",
     ),
     KnownCause(
+        r"\[DELTA_INVALID_CHARACTERS_IN_COLUMN_NAMES\][\s\S]*?Invalid column names: (?P<names>[^\n]+?)\.?\n",
+        words_with("a Delta table takes no column '{names}', with a blank or one of , ; = and brackets in its name"),
+        words_with("rename it in the transform: select `{names}` as another_name, …"),
+        "values",
+    ),
+    KnownCause(
         r"\[UNSUPPORTED_DATATYPE\] Unsupported data type \"(?P<kind>[^\"]+)\"",
         words_with("'{kind}' is no type of Spark's"),
         always("fix it in `schema:` or in the cast; `floodmark lint` names the line"),

@@ -128,6 +128,18 @@ def test_a_partition_of_empty_text_is_that_of_null_whoever_writes_it(spark: Spar
     assert delta_rows(spark, tmp_path) == [(None, 1), (None, 1)]
 
 
+@pytest.mark.parametrize("size", [UNKNOWN, SMALL], ids=["large", "small"])
+def test_a_name_that_delta_does_not_take_is_refused_in_every_way(
+    spark: SparkSession, tmp_path: Path, size: BatchSize
+) -> None:
+    """A table that was made with it could get neither a column more nor a change feed."""
+    from pyspark.errors import AnalysisException
+
+    with pytest.raises(AnalysisException, match="INVALID_CHARACTERS"):
+        Delta(str(tmp_path / "t")).write(spark.sql("SELECT 1 AS `a b`"), batch(1, size=size))
+    assert not (tmp_path / "t" / "_delta_log").exists()
+
+
 def test_a_setting_that_is_not_known_is_refused() -> None:
     """Before any row is read."""
     with pytest.raises(ConfigError):

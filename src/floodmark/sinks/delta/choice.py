@@ -55,6 +55,8 @@ key.
 """
 BYTES_REMOVED = "numTargetBytesRemoved"
 """Under which a merge of Spark's tells how large the files were that it wrote anew."""
+REFUSED_IN_NAMES = frozenset(" ,;{}()\n\t=")
+"""Delta's writer makes no table with a column that has one of these, and changes none that was made with it."""
 EXACT_DIGITS = 15
 """So many digits of a decimal has the log, which writes it as a float."""
 
@@ -116,6 +118,8 @@ def require_no_features(table: StructType) -> None:
             raise AnotherWay(f"column {column.name} brings the property {name} into a new table")
         if NO_TIME_ZONE in column.dataType.json():
             raise AnotherWay(f"column {column.name} needs a feature of the new table")
+        if REFUSED_IN_NAMES & set(column.name):
+            raise AnotherWay(f"no new table has a column that is called {column.name}")
 
 
 def own_properties(column: StructField) -> set[str]:
