@@ -9,6 +9,7 @@ from pathlib import Path
 import psycopg
 import pytest
 from confluent_kafka import Producer
+from deltalake import DeltaTable
 
 from floodmark.testing.servers import Broker
 from tests.cli.conftest import CommandResult
@@ -18,6 +19,7 @@ TABLES = """
 CREATE TABLE orders (id bigint PRIMARY KEY, amount numeric(10,2), updated_at timestamptz NOT NULL);
 CREATE TABLE visits (id serial PRIMARY KEY, page text);
 CREATE TABLE notes (body text);
+CREATE TABLE prices ("part no" int PRIMARY KEY, "unit price" numeric(10,2));
 CREATE SCHEMA crm;
 CREATE TABLE crm.parts (a int, b int, PRIMARY KEY (b, a));
 """
@@ -31,7 +33,7 @@ def linted(floodmark: Floodmark) -> str:
 def test_a_project_is_made_of_the_folders_of_a_folder(floodmark: Floodmark, folder: Path) -> None:
     """A job for each that holds files, with the columns that were found there."""
     (folder / "in" / "orders").mkdir(parents=True)
-    (folder / "in" / "orders" / "a.jsonl").write_text('{"id": 1, "o": {"a": [1.5]}, "the day": "x"}\n')
+    (folder / "in" / "orders" / "a.jsonl").write_text('{"id": 1, "o": {"a": [1.5]}}\n')
     (folder / "in" / "prices").mkdir()
     (folder / "in" / "prices" / "p.csv").write_text("sku,price\na,1.5\n")
     said = floodmark("init", "shop", "--from", "in")
@@ -41,9 +43,23 @@ def test_a_project_is_made_of_the_folders_of_a_folder(floodmark: Floodmark, fold
         "  type: files",
         "  path: ../in/orders",
         "  format: jsonl",
-        '  schema: "id long, o struct<a: array<double>>, `the day` string"',
+        '  schema: "id long, o struct<a: array<double>>"',
     ]
     assert linted(floodmark) == "0 errors, 0 warnings"
+
+
+@pytest.mark.spark
+def test_columns_that_delta_does_not_take_are_renamed(floodmark: Floodmark, folder: Path) -> None:
+    """As headers of CSV files have them, also within structs; the project runs as it is."""
+    (folder / "in" / "orders").mkdir(parents=True)
+    row = '{"the day": "x", "the_day": 1, "o": {"unit price": 1.5, "l": [{"a=b": 2}]}, "größe": 3}\n'
+    (folder / "in" / "orders" / "a.jsonl").write_text(row)
+    assert floodmark("init", "shop", "--from", "in").code == 0
+    assert linted(floodmark) == "0 errors, 0 warnings"
+    ran = floodmark("run", "--project", "shop/floodmark.yaml")
+    assert ran.code == 0, ran.err
+    made = DeltaTable(folder / "shop" / "lake" / "orders").to_pyarrow_table().to_pylist()
+    assert made == [{"the_day": 1, "größe": 3, "the_day_2": "x", "o": {"unit_price": 1.5, "l": [{"a_b": 2}]}}]
 
 
 @pytest.mark.server
@@ -57,9 +73,20 @@ def test_a_project_is_made_of_the_tables_of_a_database(
     jobs = {file.stem: file.read_text() for file in (folder / "shop" / "jobs").iterdir()}
     assert said.code == 0, said.err
     cursors = {name: text.partition("cursor: ")[2].partition(" ")[0] for name, text in jobs.items()}
-    assert cursors == {"orders": "updated_at", "visits": "id", "notes": "xmin", "crm_parts": "xmin"}
+    assert cursors == {
+        "orders": "updated_at",
+        "visits": "id",
+        "notes": "xmin",
+        "crm_parts": "xmin",
+        "prices": "part",
+    }
     assert "mode: merge, key: [id], sequence: [updated_at]" in jobs["orders"]
     assert "key: [b, a]" in jobs["crm_parts"]
+    assert "  key: [part no]\n" in jobs["prices"]
+    assert "mode: merge, key: [part_no]" in jobs["prices"]
+    assert (
+        "select * except (`part no`, `unit price`), `part no` as part_no, `unit price` as unit_price" in jobs["prices"]
+    )
     assert all(database not in text for text in jobs.values())
     monkeypatch.setenv("PG_URL", database)
     assert linted(floodmark).startswith("0 errors")

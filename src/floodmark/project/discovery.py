@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -31,7 +31,7 @@ JOB = """\
 # {found}
 source:
 {source}
-sinks:
+{transform}sinks:
   - {{name: lake, type: delta, path: lake/{name}, {mode}}}
 """
 TABLES = """
@@ -53,6 +53,8 @@ FORMATS: dict[str, FileFormat] = {
     ".parquet": "parquet",
 }
 PLAIN = re.compile(r"[^A-Za-z0-9_]+")
+UNFIT = re.compile(r"[ ,;{}()\n\t=]+")
+"""In the name of a column: Delta makes no table with it."""
 MESSAGES = 200
 """So many messages of a topic are looked at."""
 
@@ -127,14 +129,16 @@ class DatabaseTable:
     def job(self) -> str:
         """The job that keeps a copy of it."""
         cursor, meaning = self.cursor()
+        names = plain_names(self.types)
         key = f"  key: [{', '.join(self.key)}]\n" if self.key else ""
         source = f"  type: postgres\n  url: ${{PG_URL}}\n  table: {self.schema}.{self.table}\n{key}"
         source += f"  cursor: {cursor}  # {meaning}"
-        newest = f", sequence: [{cursor}]" if cursor in self.types and cursor not in self.key else ""
-        mode = f"mode: merge, key: [{', '.join(self.key)}]{newest}" if self.key else "mode: append"
+        newest = f", sequence: [{names[cursor]}]" if cursor in self.types and cursor not in self.key else ""
+        key_there = ", ".join(names[name] for name in self.key)
+        mode = f"mode: merge, key: [{key_there}]{newest}" if self.key else "mode: append"
         known = f"primary key {', '.join(self.key)}" if self.key else "no primary key: changed rows are added again"
         found = f"{self.schema}.{self.table}: {len(self.types)} columns, {known}."
-        return JOB.format(found=found, source=source, name=self.name, mode=mode)
+        return JOB.format(found=found, source=source, transform=renaming(names, {}), name=self.name, mode=mode)
 
 
 def database_tables(url: str) -> list[DatabaseTable]:
@@ -174,33 +178,34 @@ def _file_job(name: str, place: Path, files: Sequence[Path], folder: Path) -> st
     import pyarrow as pa
 
     try:
-        columns = ddl_of(file_table(first, file_format).schema)
+        columns = file_table(first, file_format).schema
     except (pa.ArrowException, OSError, ValueError) as error:
         raise SourceUnreadable(str(first), reason=str(error).splitlines()[0]) from error
     where = os.path.relpath(place.resolve(), folder.resolve())
-    source = f"  type: files\n  path: {where}\n  format: {file_format}\n  schema: {json.dumps(columns)}"
+    source = f"  type: files\n  path: {where}\n  format: {file_format}\n  schema: {json.dumps(ddl_of(columns))}"
     count = f"{len(files)} {file_format} {'file' if len(files) == 1 else 'files'}"
     found = f"{count}; the columns are those of {first.name}. Where rows change: mode: merge, key: [id]."
-    return JOB.format(found=found, source=source, name=name, mode="mode: append")
+    return JOB.format(found=found, source=source, transform=fit_for_delta(columns), name=name, mode="mode: append")
 
 
 def _topic_job(bootstrap: str, topic: str) -> str:
     name, values = _name(topic), _messages(bootstrap, topic)
     columns = _columns_of(values)
-    form = f"{{format: json, schema: {json.dumps(columns)}}}" if columns else "text"
+    form = f"{{format: json, schema: {json.dumps(ddl_of(columns))}}}" if columns else "text"
     source = f"  type: kafka\n  bootstrap: ${{KAFKA}}\n  topic: {topic}\n  value: {form}"
     found = f"topic {topic}; " + (f"the fields are those of {len(values)} messages." if columns else "no JSON objects.")
-    return JOB.format(found=found, source=source, name=name, mode="mode: append")
+    transform = fit_for_delta(columns) if columns else ""
+    return JOB.format(found=found, source=source, transform=transform, name=name, mode="mode: append")
 
 
-def _columns_of(values: Sequence[bytes]) -> str | None:
-    """The fields of JSON objects as Spark's DDL; None if the messages are something else."""
+def _columns_of(values: Sequence[bytes]) -> pa.Schema | None:
+    """The fields of JSON objects; None if the messages are something else."""
     import pyarrow as pa
 
     try:
         objects = [json.loads(value) for value in values]
         is_json = bool(objects) and all(isinstance(each, dict) for each in objects)
-        return ddl_of(pa.Table.from_pylist(_whole(objects)).schema) if is_json else None
+        return pa.Table.from_pylist(_whole(objects)).schema if is_json else None
     except (ValueError, pa.ArrowException):
         return None
 
@@ -234,18 +239,58 @@ def ddl_of(schema: pa.Schema) -> str:
     return ", ".join(f"{_column_name(each.name)} {spark_type(each.type)}" for each in schema)
 
 
+def plain_names(names: Iterable[str]) -> dict[str, str]:
+    """What a Delta table may call each column: as it is called, or with `_` for what is not allowed there."""
+    found: dict[str, str] = {}
+    for name in names:
+        plain = UNFIT.sub("_", name).strip("_") or "column" if UNFIT.search(name) else name
+        while plain in found.values() or (plain != name and plain in names):
+            plain += "_2"
+        found[name] = plain
+    return found
+
+
+def fit_for_delta(columns: pa.Schema) -> str:
+    """The transform that renames what Delta does not take, also within structs; nothing if it takes all."""
+    names = plain_names(columns.names)
+    inside = {
+        each.name: kind for each in columns if (kind := spark_type(each.type, plain=True)) != spark_type(each.type)
+    }
+    return renaming(names, inside)
+
+
+def renaming(names: Mapping[str, str], types: Mapping[str, str]) -> str:
+    """The lines of a transform that gives columns other names, and some of them types with other names in them."""
+    changed = [name for name, plain in names.items() if name != plain or name in types]
+    if not changed:
+        return ""
+    old = {name: _column_name(name) for name in changed}
+    new = [
+        f"{f'cast({old[name]} as {types[name]})' if name in types else old[name]} as {_column_name(names[name])}"
+        for name in changed
+    ]
+    sql = f"select * except ({', '.join(old.values())}), {', '.join(new)} from source"
+    return f"transform:\n  sql: {json.dumps(sql, ensure_ascii=False)}\n"
+
+
 def _column_name(name: str) -> str:
-    return name if re.fullmatch(r"[A-Za-z_]\w*", name) else f"`{name.replace('`', '``')}`"
+    return name if re.fullmatch(r"[A-Za-z_]\w*", name, re.ASCII) else f"`{name.replace('`', '``')}`"
 
 
-def spark_type(kind: pa.DataType) -> str:
-    """A type of Arrow's in Spark's words; what no value told, and what Spark has no word for, is text."""
+def spark_type(kind: pa.DataType, *, plain: bool = False) -> str:
+    """A type of Arrow's in Spark's words; what no value told, and what Spark has no word for, is text.
+
+    With `plain`, fields have names that a Delta table takes.
+    """
     import pyarrow as pa
 
     if pa.types.is_struct(kind):
-        return f"struct<{', '.join(f'{_column_name(each.name)}: {spark_type(each.type)}' for each in kind)}>"
+        fields = [kind.field(place) for place in range(kind.num_fields)]
+        names = plain_names([each.name for each in fields]) if plain else {each.name: each.name for each in fields}
+        parts = (f"{_column_name(names[each.name])}: {spark_type(each.type, plain=plain)}" for each in fields)
+        return f"struct<{', '.join(parts)}>"
     if pa.types.is_list(kind) or pa.types.is_large_list(kind):
-        return f"array<{spark_type(kind.value_type)}>"
+        return f"array<{spark_type(kind.value_type, plain=plain)}>"
     if pa.types.is_decimal(kind):
         return f"decimal({kind.precision},{kind.scale})"
     tests = (

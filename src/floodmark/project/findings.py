@@ -27,6 +27,7 @@ RULES: dict[str, tuple[Severity, str]] = {
     "FM122": ("warning", "a quality rule may judge otherwise when it is asked again"),
     "FM123": ("error", "a quality rule names a column that the rows do not have"),
     "FM124": ("error", "a sink is told to use a column that the rows do not have"),
+    "FM125": ("error", "a column whose name a Delta table does not take"),
     "FM201": ("error", "merge without a key"),
     "FM202": ("error", "replace without `by` would keep only the last batch"),
     "FM203": ("warning", "an option that the sink's mode does not use"),

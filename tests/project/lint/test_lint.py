@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
+from deltalake import write_deltalake
 
 from floodmark.project.file import Variables, read_document
 from floodmark.project.findings import RULES, Finding
@@ -356,6 +358,19 @@ def test_columns_of_a_sink_are_looked_for_where_they_are_known(tmp_path: Path, o
     """A table with history has columns that its rows do not have."""
     report = linted(tmp_path, KNOWN.replace("path: lake/orders}", f"path: lake/orders, {options}}}"))
     assert [finding.rule for finding in report.findings if finding.severity == "error"] == rules
+
+
+def test_a_name_that_a_delta_table_does_not_take_is_an_error_with_the_line_that_renames_it(tmp_path: Path) -> None:
+    """As headers of CSV files have it; a table that is there with such a column maps its names."""
+    sql = '    transform: {sql: "select * from source"}\n'
+    text = KNOWN.replace("id long,", "id long, `Unit Price` double,").replace(sql, "")
+    [found] = [each for each in linted(tmp_path, text).findings if each.severity == "error"]
+    renamed = "select * except (`unit price`), `unit price` as unit_price from source"
+    assert (found.rule, found.hint) == ("FM125", f'transform: {{sql: "{renamed}"}}')
+    with_it = text.replace("    sinks:", f"    {found.hint}\n    sinks:")
+    assert [each.rule for each in linted(tmp_path, with_it).findings if each.severity == "error"] == []
+    write_deltalake(str(tmp_path / "lake" / "orders"), pa.table({"id": [1], "Unit Price": [1.0]}))
+    assert [each.rule for each in linted(tmp_path, text).findings if each.severity == "error"] == []
 
 
 @pytest.mark.parametrize(

@@ -33,6 +33,7 @@ from floodmark.project.lint.columns import (
     schema_mistakes,
     sink_mistakes,
     source_columns,
+    unfit_name,
 )
 from floodmark.project.lint.parts import (
     Filled,
@@ -262,6 +263,9 @@ class JobLint:
         for position, sink in enumerate(self.job.sinks) if columns is not None else ():
             for field, mistake in sink_mistakes(sink, columns or frozenset()):
                 yield self._finding(("sinks", position, *field), "FM124", mistake.message, mistake.hint)
+            unfit = unfit_name(sink, columns or frozenset(), self._site) if self.job.transform is None else None
+            if unfit:
+                yield self._finding(("sinks", position), "FM125", unfit.message, unfit.hint)
 
     def _delta(self, sink: DeltaSink, place: Place) -> Iterator[Finding]:
         if sink.mode in ("merge", "scd1", "scd2", "dimension") and not sink.key:

@@ -183,6 +183,22 @@ def row_columns(job: JobModel, site: Site) -> ColumnNames | None:
     return selected_columns(job.transform.sql, source) if job.transform.sql is not None else None
 
 
+def unfit_name(sink: SinkModel, columns: ColumnNames, site: Site) -> ColumnMistake | None:
+    """A column that Delta makes no table with; one that is there with it may have names of its own in its files."""
+    odd = [name for name in sorted(columns) if not PLAIN_NAME.fullmatch(name)]
+    if not odd or not isinstance(sink, DeltaSink):
+        return None
+    from floodmark.sinks.delta.choice import REFUSED_IN_NAMES
+
+    wrong = [name for name in odd if REFUSED_IN_NAMES & set(name)]
+    if not wrong or set(wrong) <= (_logged_columns(sink.place(site)) or frozenset()):
+        return None
+    said = f"a Delta table takes no column '{wrong[0]}', with a blank or one of ,;={{}}() in its name"
+    names = ", ".join(f"`{name}`" for name in wrong)
+    new = ", ".join(f"`{name}` as {re.sub(r'[^a-z0-9_]+', '_', name).strip('_') or 'column'}" for name in wrong)
+    return ColumnMistake(said, f'transform: {{sql: "select * except ({names}), {new} from source"}}')
+
+
 def sink_mistakes(sink: SinkModel, columns: ColumnNames) -> Iterator[tuple[Place, ColumnMistake]]:
     """Columns that a sink is told to use and that its rows do not have, each with its field."""
     has_columns_of_its_own = getattr(sink, "mode", "") not in ("append", "merge", "replace")  # is_current, valid_from
