@@ -140,6 +140,18 @@ def test_a_name_that_delta_does_not_take_is_refused_in_every_way(
     assert not (tmp_path / "t" / "_delta_log").exists()
 
 
+@pytest.mark.parametrize("size", [UNKNOWN, SMALL], ids=["large", "small"])
+def test_a_column_that_is_called_as_one_of_the_feed_is_refused_where_there_is_one(
+    spark: SparkSession, tmp_path: Path, size: BatchSize
+) -> None:
+    """Nobody could read the table's changes; without a feed it is a column like others."""
+    rows = spark.sql("SELECT 1 AS id, 'x' AS _change_type")
+    with pytest.raises(Exception, match="_change_type"):
+        Delta(str(tmp_path / "t"), change_feed=True).write(rows, batch(1, size=size))
+    assert not (tmp_path / "t" / "_delta_log").exists()
+    assert way_of(Delta(str(tmp_path / "without")), rows, 1, size) == "spark"
+
+
 def test_a_setting_that_is_not_known_is_refused() -> None:
     """Before any row is read."""
     with pytest.raises(ConfigError):

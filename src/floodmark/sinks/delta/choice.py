@@ -57,6 +57,8 @@ BYTES_REMOVED = "numTargetBytesRemoved"
 """Under which a merge of Spark's tells how large the files were that it wrote anew."""
 REFUSED_IN_NAMES = frozenset(" ,;{}()\n\t=")
 """Delta's writer makes no table with a column that has one of these, and changes none that was made with it."""
+NAMES_OF_FEED = frozenset(["_change_type", "_commit_version", "_commit_timestamp"])
+"""Columns of a change feed: a table that has a feed must have none that is called so."""
 EXACT_DIGITS = 15
 """So many digits of a decimal has the log, which writes it as a float."""
 
@@ -118,8 +120,8 @@ def require_no_features(table: StructType) -> None:
             raise AnotherWay(f"column {column.name} brings the property {name} into a new table")
         if NO_TIME_ZONE in column.dataType.json():
             raise AnotherWay(f"column {column.name} needs a feature of the new table")
-        if REFUSED_IN_NAMES & set(column.name):
-            raise AnotherWay(f"no new table has a column that is called {column.name}")
+        if REFUSED_IN_NAMES & set(column.name) or column.name.lower() in NAMES_OF_FEED:
+            raise AnotherWay(f"Spark judges whether a new table may have a column that is called {column.name}")
 
 
 def own_properties(column: StructField) -> set[str]:
