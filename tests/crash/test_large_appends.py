@@ -46,6 +46,19 @@ def test_a_large_append_that_was_killed_is_finished_by_the_next_run(
     assert not (home / "lake" / STAGING).exists()
 
 
+@pytest.mark.parametrize("sink", ["lake", "keyed"])
+@pytest.mark.parametrize("point", ["during_sink:1", "after_files", "after_sink:1"])
+def test_a_large_batch_that_was_killed_while_it_made_its_table_is_finished_by_the_next_run(
+    spark: SparkSession, tmp_path: Path, sink: str, point: str
+) -> None:
+    """There is no table to ask yet: the next run makes one that is closed to the killed attempt, beside its files."""
+    shop.deliver(tmp_path, "day1", ALL)
+    assert run_until_killed(tmp_path, point, [sink]) == -signal.SIGKILL
+    shop.shop(tmp_path, [sink]).run(spark, shop.open_store(tmp_path))
+    assert held(spark, tmp_path, [sink]) == {sink: list(ALL)}
+    assert not (tmp_path / sink / STAGING).exists()
+
+
 def test_a_run_paused_while_it_writes_its_files_commits_none_of_them(
     spark: SparkSession, home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
