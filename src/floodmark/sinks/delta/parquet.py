@@ -50,7 +50,7 @@ LAYOUTS = ("spark.databricks.delta.optimizeWrite.enabled", "spark.databricks.del
 
 @dataclass(frozen=True)
 class ParquetWriter(NativeWriter):
-    """One append of one sink, whose files Spark writes."""
+    """One batch that is appended, or makes the table, and whose files Spark writes."""
 
     def write_new(self, probe: DeltaProbe | None) -> Commit | None:
         if probe is not None and not self.is_append:
