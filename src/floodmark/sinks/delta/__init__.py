@@ -50,8 +50,8 @@ class Delta(Atomic):
     an older row that comes later does not bring one back: for the time `keep_deleted`, by default for ever; zero keeps
     none. `replace` exchanges the rows with the batch's values of `by`, or without `by` all.
     With `change_feed` the table tells its readers what changed, from the next batch on if it was made without. A small
-    batch, and the files of a large append or first batch, are committed by `deltalake` where that makes the same table (see
-    `choice`), any other, and all with `writer` "spark", by Spark's writer.
+    batch, and the files of a large append or first batch, are committed by `deltalake` where that makes the same table
+    (see `choice`), any other, and all with `writer` "spark", by Spark's writer.
 
     >>> Delta("lake/orders", mode="merge", key="id", sequence="updated_at").key
     ('id',)
