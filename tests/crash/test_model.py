@@ -6,15 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.model.scheduling import random_tapes
-from tests.model.world import CHANGES, ROW_CHANGES, Setting, explore
+from tests.model.world import Setting, explore
 
 pytestmark = [pytest.mark.crash, pytest.mark.timeout(1800)]
-
-STORIES = 2_000
-LONG = {"kills": 2, "pauses": 2, "thaws": 2, "runs": 4}
-OF_A_TABLE = tuple(CHANGES)
-OF_A_LOG = tuple(name for name in CHANGES if name not in ROW_CHANGES)
 
 EXHAUSTIVE = {
     "a kill and a pause": Setting("a", kills=1, batches_before=1),
@@ -26,22 +20,9 @@ EXHAUSTIVE = {
     "a table that changes": Setting("ap", is_immutable=False, changes=("nothing", "other rows", "other code")),
     "a person": Setting("aa", batches_before=1, changes=("--abandon", "--finish")),
 }
-RANDOM = {
-    "one sink": Setting("a", **LONG, changes=OF_A_LOG),
-    "two sinks of a table": Setting("aa", **LONG, changes=OF_A_TABLE, is_immutable=False),
-    "by pieces": Setting("pa", **LONG, changes=OF_A_LOG, batches_before=1, has_malformed_row=True),
-    "a table by pieces": Setting("ap", **LONG, changes=OF_A_TABLE, batches_before=1, is_immutable=False),
-    "three sinks": Setting("apt", **LONG, changes=OF_A_LOG, batches_before=1, has_malformed_row=True),
-}
 
 
 @pytest.mark.parametrize("case", EXHAUSTIVE)
 def test_every_story_is_exact(case: str, tmp_path: Path) -> None:
     """All of them, depth first."""
     assert explore(EXHAUSTIVE[case], tmp_path / "spool") > 100
-
-
-@pytest.mark.parametrize("case", RANDOM)
-def test_stories_by_dice_are_exact(case: str, tmp_path: Path) -> None:
-    """Too many to tell them all: these are always the same ones."""
-    assert explore(RANDOM[case], tmp_path / "spool", random_tapes(1, STORIES)) == STORIES
