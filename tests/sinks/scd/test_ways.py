@@ -48,7 +48,7 @@ def test_either_way_goes_on_where_the_other_left_the_table(spark: SparkSession, 
         write(sink, events(spark, x="b@5"), 3, UNKNOWN),
         write(sink, events(spark, x="D@7"), 4),
     ]
-    assert ways == ["spark", "arrow", "spark", "arrow"]
+    assert ways == ["parquet", "arrow", "spark", "arrow"]
     assert version_lines(tmp_path) == {"x": "a[1,5) b[5,7) c[9,)", "z": "a[1,)"}
     by_spark = spark.read.format("delta").load(str(tmp_path / "t")).collect()
     assert sorted(map(str, by_spark)) == sorted(map(str, rows_of(tmp_path / "t")))
