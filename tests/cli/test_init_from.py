@@ -49,6 +49,7 @@ def test_a_project_is_made_of_the_folders_of_a_folder(floodmark: Floodmark, fold
 
 
 @pytest.mark.spark
+@pytest.mark.usefixtures("spark")
 def test_columns_that_delta_does_not_take_are_renamed(floodmark: Floodmark, folder: Path) -> None:
     """As headers of CSV files have them, also within structs; the project runs as it is."""
     (folder / "in" / "orders").mkdir(parents=True)
