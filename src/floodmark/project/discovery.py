@@ -14,6 +14,7 @@ from urllib.parse import urlsplit
 from floodmark.errors import ConfigError, SourceUnreadable
 from floodmark.logs import redact
 from floodmark.probes.rows import FileFormat, file_table
+from floodmark.sinks.delta.choice import REFUSED_IN_NAMES
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -53,8 +54,7 @@ FORMATS: dict[str, FileFormat] = {
     ".parquet": "parquet",
 }
 PLAIN = re.compile(r"[^A-Za-z0-9_]+")
-UNFIT = re.compile(r"[ ,;{}()\n\t=]+")
-"""In the name of a column: Delta makes no table with it."""
+UNFIT = re.compile(f"[{re.escape(''.join(REFUSED_IN_NAMES))}]+")
 MESSAGES = 200
 """So many messages of a topic are looked at."""
 
@@ -260,17 +260,22 @@ def fit_for_delta(columns: pa.Schema) -> str:
 
 
 def renaming(names: Mapping[str, str], types: Mapping[str, str]) -> str:
-    """The lines of a transform that gives columns other names, and some of them types with other names in them."""
+    """The lines of a transform by `renaming_query`; none where nothing has another name."""
+    sql = renaming_query(names, types)
+    return f"transform:\n  sql: {json.dumps(sql, ensure_ascii=False)}\n" if sql else ""
+
+
+def renaming_query(names: Mapping[str, str], types: Mapping[str, str]) -> str | None:
+    """A query that gives columns other names, and some of them types with other names in them; None if none has."""
     changed = [name for name, plain in names.items() if name != plain or name in types]
     if not changed:
-        return ""
+        return None
     old = {name: _column_name(name) for name in changed}
     new = [
         f"{f'cast({old[name]} as {types[name]})' if name in types else old[name]} as {_column_name(names[name])}"
         for name in changed
     ]
-    sql = f"select * except ({', '.join(old.values())}), {', '.join(new)} from source"
-    return f"transform:\n  sql: {json.dumps(sql, ensure_ascii=False)}\n"
+    return f"select * except ({', '.join(old.values())}), {', '.join(new)} from source"
 
 
 def _column_name(name: str) -> str:

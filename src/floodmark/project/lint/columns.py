@@ -188,15 +188,14 @@ def unfit_name(sink: SinkModel, columns: ColumnNames, site: Site) -> ColumnMista
     odd = [name for name in sorted(columns) if not PLAIN_NAME.fullmatch(name)]
     if not odd or not isinstance(sink, DeltaSink):
         return None
-    from floodmark.sinks.delta.choice import REFUSED_IN_NAMES
+    from floodmark.project.discovery import plain_names, renaming_query
 
-    wrong = [name for name in odd if REFUSED_IN_NAMES & set(name)]
+    names = plain_names(sorted(columns))
+    wrong = [name for name in odd if names[name] != name]
     if not wrong or set(wrong) <= (_logged_columns(sink.place(site)) or frozenset()):
         return None
     said = f"a Delta table takes no column '{wrong[0]}', with a blank or one of ,;={{}}() in its name"
-    names = ", ".join(f"`{name}`" for name in wrong)
-    new = ", ".join(f"`{name}` as {re.sub(r'[^a-z0-9_]+', '_', name).strip('_') or 'column'}" for name in wrong)
-    return ColumnMistake(said, f'transform: {{sql: "select * except ({names}), {new} from source"}}')
+    return ColumnMistake(said, f'transform: {{sql: "{renaming_query(names, {})}"}}')
 
 
 def sink_mistakes(sink: SinkModel, columns: ColumnNames) -> Iterator[tuple[Place, ColumnMistake]]:

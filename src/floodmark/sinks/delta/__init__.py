@@ -226,11 +226,8 @@ class Delta(Atomic):
         """The whole table in one commit, also with other columns than before."""
         if not exists:
             self.target.prepare(rows, batch)
-        writer = (
-            self.target.writer(without_own(self.first_rows(rows)), batch)
-            .mode("overwrite")
-            .option("overwriteSchema", "true")
-        )
+        all_rows = without_own(self.first_rows(rows))
+        writer = self.target.writer(all_rows, batch).mode("overwrite").option("overwriteSchema", "true")
         writer.save(self.target.location(rows.sparkSession))
         # A table that gets another schema loses its clustering; setting it again is a commit of its own.
         cluster_table(rows.sparkSession, self.target.place, self.cluster_by)

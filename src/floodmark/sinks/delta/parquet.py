@@ -76,12 +76,14 @@ class ParquetWriter(NativeWriter):
 
     def write_files(self, folder: Path, probe: DeltaProbe | None) -> list[DataFile]:
         """The rows as Parquet in this folder, by one Spark job; what was written, by the files' own footers."""
-        schema = table_schema(probe.schema_json()) if probe else self.columns
-        columns = indexed_columns(schema, probe.properties() if probe else self.sink.target.properties)
-        rows = rows_in(self.rows if probe else self.sink.first_rows(self.rows), schema)
-        partitions = probe.partitions() if probe else self.sink.partition_by
+        rows, schema, properties = self.sink.first_rows(self.rows), self.columns, self.sink.target.properties
+        partitions: Sequence[str] = self.sink.partition_by
+        if probe is not None:
+            rows, schema, properties = self.rows, table_schema(probe.schema_json()), probe.properties()
+            partitions = probe.partitions()
+        columns = indexed_columns(schema, properties)
         try:
-            rows.write.options(**NO_MARKER).partitionBy(*partitions).parquet(literal_path(str(folder)))
+            rows_in(rows, schema).write.options(**NO_MARKER).partitionBy(*partitions).parquet(literal_path(str(folder)))
         except Exception as error:
             self.sink.target.explain(error, self.batch, self.session)
             raise
